@@ -1,0 +1,59 @@
+# Each target makes .venv when there is none; PYTHON names the interpreter that makes it (3.11 or newer).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+PYTEST_ARGS ?=
+
+.PHONY: help .venv demo test cover check format bench schema clean
+
+help: ## show this list
+	@grep -hE '^[.a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z]+):.*## /\1\t/' | expand -t 12
+
+.venv: $(STAMP) ## make the virtual environment, or bring it up to date with pyproject.toml
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "effectd needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make a virtual environment: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --editable '.[demo,test,lint]' || { \
+	  echo "The dependencies could not be installed: see pip's message above." >&2; exit 2; }
+	@touch $@
+
+demo: $(STAMP) ## the whole story in one minute, on real processes
+	$(BIN)/effectd demo
+
+test: $(STAMP) ## all tests, with the slowest named
+	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 $(PYTEST_ARGS)
+
+cover: $(STAMP) ## all tests, with branch coverage
+	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+
+check: $(STAMP) ## ruff, mypy, pyright and the architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright --warnings
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## let ruff format, and mend what it can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## calls a second, latencies, fsyncs and CPU for each call
+	$(BIN)/python -m tests.bench
+
+schema: $(STAMP) ## write docs/protocol.schema.json from the definition of the frames
+	$(BIN)/python -m driver.core.schema > docs/protocol.schema.json
+
+clean: ## remove the virtual environment, caches and build results
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* htmlcov dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

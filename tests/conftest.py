@@ -1,0 +1,27 @@
+"""What every test shares: asyncio as the only backend, a loop that must not block, one Hypothesis profile.
+
+The tests are packages that mirror the tree (`tests.store`, `tests.driver.core`, ...), so that one may import a
+model or a fake from another.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import blockbuster_ctx
+from hypothesis import settings
+
+settings.register_profile("effectd", deadline=None, print_blob=True)
+settings.load_profile("effectd")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The one backend that the daemon runs on."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loop_must_not_block() -> Iterator[None]:
+    """A call of ours that blocks the event loop raises `BlockingError`, in whatever test it happens."""
+    with blockbuster_ctx(scanned_modules=["driver", "store", "supervisor"]):
+        yield
