@@ -1,15 +1,17 @@
 """A well-behaved MCP server over stdio that counts its own effects in a file.
 
-Run it as `python -I -S counter_mcp.py FILE [--modern] [--no-fsync]`. Every execution of a tool appends one line to
-FILE, in one `write` and fsynced before the answer leaves: a test can count what happened, whatever died meanwhile.
+Run it as `python -I -S counter_mcp.py FILE [--modern] [--no-fsync]`. Every execution of a tool appends one
+line to FILE, in one `write` and fsynced before the answer leaves: a test can count what happened, whatever
+died meanwhile.
 
     {"tool": "count", "key": "op_5d…", "arguments": {"n": 1}, "pid": 4711}
 
 `key` is the idempotency key that the call carried in `_meta` (null where there was none). Tools:
 
 count  does the effect and answers `{"count": N, "key": …}`, N being the number of lines this process wrote.
-slow   the same, and waits as well: `seconds` (default 1), or until a file named `until` exists; `when` = "after"
-       (default) the effect or "before" it; with `heed_cancel` a cancelled call stops waiting and never answers.
+slow   the same, and waits as well: `seconds` (default 1), or until a file named `until` exists; `when` is
+       "after" (default) the effect or "before" it; with `heed_cancel` a cancelled call stops waiting and
+       never answers.
 fail   does the effect and answers `isError: true`.
 
 It deduplicates nothing: a repeated key is another line. Calls run in threads of their own. `--modern` speaks
@@ -80,7 +82,8 @@ class Counter:
                 self._control(message)
 
     def _control(self, message: dict[str, Any]) -> None:
-        method, params = message.get("method"), message.get("params") or {}
+        method: str | None = message.get("method")
+        params: dict[str, Any] = message.get("params") or {}
         if method == "notifications/cancelled":
             self._cancelled.add(params.get("requestId"))
         if "id" not in message:
@@ -106,9 +109,11 @@ class Counter:
         return {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, **cached}
 
     def _call(self, message: dict[str, Any]) -> None:
-        params = message["params"]
-        name, arguments = params["name"], params.get("arguments") or {}
-        key = (params.get("_meta") or {}).get(KEY_NAME)
+        params: dict[str, Any] = message["params"]
+        name: str = params["name"]
+        arguments: dict[str, Any] = params.get("arguments") or {}
+        meta: dict[str, Any] = params.get("_meta") or {}
+        key: str | None = meta.get(KEY_NAME)
         if name not in {"count", "slow", "fail"}:
             self._send({"id": message["id"], "error": {"code": -32602, "message": f"Unknown tool: {name}"}})
             return
