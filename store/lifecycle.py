@@ -1,0 +1,217 @@
+"""What states an operation has, how it moves between them, and what its effect is known to be.
+
+Pure: imports only the standard library; every other module that decides about operations asks this one.
+
+Theory of operation
+-------------------
+An operation's **state** is what the daemon did with it; its **effect** is what is known to have happened in the
+world. The two move apart on purpose: `unknown` stays the state of an operation whose outcome was lost, while a late
+answer, a probe or an operator may still settle its effect.
+
+* The state moves by the events of `MOVES`, and by nothing else. An event that has no row for the present state is a
+  bug of ours: `advance` raises `IllegalMove` and the caller changes nothing.
+* The effect is a function of the evidence and of nothing else (`judge`). Evidence belongs to one attempt and has a
+  rank; weaker evidence never overrides stronger. Any attempt that occurred makes the operation `occurred`; all
+  attempts `none` makes it `none`; anything else is `unknown`.
+* What the pair of them means for the rest of the product (is it listed as unsettled, does it guard against
+  look-alikes) is one function for each question, over `Standing`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class State(StrEnum):
+    """What the daemon did with an operation."""
+
+    ACCEPTED = "accepted"
+    AWAITING_APPROVAL = "awaiting_approval"
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    NOT_EXECUTED = "not_executed"
+    UNKNOWN = "unknown"
+
+
+class Effect(StrEnum):
+    """What is known to have happened in the world."""
+
+    NONE = "none"
+    OCCURRED = "occurred"
+    UNKNOWN = "unknown"
+
+
+class Source(StrEnum):
+    """Who says so. The first three rank alike, above all others."""
+
+    PROVIDER = "provider"
+    DAEMON = "daemon"
+    SHIM = "shim"
+    OPERATOR = "operator"
+    PROBE = "probe"
+    SUPERVISOR = "supervisor"
+
+
+RANK: Final = MappingProxyType(
+    {
+        Source.PROVIDER: 4,
+        Source.DAEMON: 4,
+        Source.SHIM: 4,
+        Source.OPERATOR: 3,
+        Source.PROBE: 2,
+        Source.SUPERVISOR: 1,
+    }
+)
+
+OPEN: Final = frozenset({State.ACCEPTED, State.AWAITING_APPROVAL, State.STARTED})
+ENDED: Final = frozenset(State) - OPEN
+
+_WAITING: Final = (State.ACCEPTED, State.AWAITING_APPROVAL)
+
+MOVES: Final[Mapping[tuple[State | None, str], State]] = MappingProxyType(
+    {
+        # accepted, and what may happen before the intent
+        (None, "command.accepted"): State.ACCEPTED,
+        (State.ACCEPTED, "operation.approval_requested"): State.AWAITING_APPROVAL,
+        (State.AWAITING_APPROVAL, "operation.approval_requested"): State.AWAITING_APPROVAL,
+        (State.AWAITING_APPROVAL, "operation.approval_decided"): State.AWAITING_APPROVAL,
+        # the intent, and its end
+        **{(state, "operation.started"): State.STARTED for state in _WAITING},
+        **{(state, "operation.not_executed"): State.NOT_EXECUTED for state in (*_WAITING, State.STARTED)},
+        (State.STARTED, "operation.succeeded"): State.SUCCEEDED,
+        (State.STARTED, "operation.failed"): State.FAILED,
+        (State.STARTED, "operation.attempt_ended"): State.STARTED,
+        # a journal that was lost or rolled back makes even what never started unknown
+        **{(state, "operation.unknown"): State.UNKNOWN for state in (*_WAITING, State.STARTED)},
+        # rule R: another attempt, with the same key
+        (State.STARTED, "operation.started"): State.STARTED,
+        **{
+            (state, "operation.started"): State.STARTED
+            for state in (State.UNKNOWN, State.FAILED, State.NOT_EXECUTED)
+        },
+    }
+)
+"""Every legal transition: (state before, kind of event) to the state after."""
+
+
+class IllegalMove(Exception):
+    """An event that the operation's state does not allow: a bug of ours, never the world's."""
+
+    def __init__(self, state: State | None, kind: str) -> None:
+        self.state = state
+        self.kind = kind
+        super().__init__(
+            f"event {kind} is not legal for an operation in state {state or 'absent'}; "
+            "nothing was changed. This is a bug in effectd: please report it with the output of 'effectd show'"
+        )
+
+
+def advance(state: State | None, kind: str) -> State:
+    """Return the state after an event of `kind`. Raises `IllegalMove`, and changes nothing, where there is none."""
+    try:
+        return MOVES[state, kind]
+    except KeyError:
+        raise IllegalMove(state, kind) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What one source says of one attempt. Only `none` and `occurred` say anything."""
+
+    attempt: int
+    effect: Effect
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The effect of an operation, and the source that decided it (None where nobody could)."""
+
+    effect: Effect
+    by: Source | None
+
+    @property
+    def best_effort(self) -> bool:
+        """True where only a supervisor's inference stands behind the effect."""
+        return self.by is Source.SUPERVISOR
+
+
+UNDECIDED: Final = Judgement(Effect.UNKNOWN, None)
+
+
+def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
+    """Return what `evidence` proves about an operation of `attempts` attempts, whatever order it arrived in.
+
+    An operation that never started counts as one attempt. The source named is that of the weakest attempt that the
+    conclusion rests on: of `occurred`, the strongest that says so; of `none`, the weakest.
+    """
+    found: dict[int, list[Evidence]] = {}
+    for item in evidence:
+        found.setdefault(item.attempt, []).append(item)
+    verdicts = [_judge_attempt(items) for items in found.values()]
+    occurred = [v for v in verdicts if v.effect is Effect.OCCURRED]
+    if occurred:
+        return max(occurred, key=_rank)
+    if verdicts and len(verdicts) >= max(attempts, 1) and all(v.effect is Effect.NONE for v in verdicts):
+        return min(verdicts, key=_rank)
+    said_unknown = [v for v in verdicts if v.by is not None and v.effect is Effect.UNKNOWN]
+    return max(said_unknown, key=_rank, default=UNDECIDED)
+
+
+def _judge_attempt(evidence: Sequence[Evidence]) -> Judgement:
+    """The strongest evidence of one attempt decides it; at equal rank, the newest; a person's or a model's
+    `unknown` is a word too, and stands where nothing of at least its rank says more."""
+    words = [e for e in evidence if e.effect is not Effect.UNKNOWN or e.source in _VERDICTS]
+    if not words:
+        return UNDECIDED
+    best = max(RANK[e.source] for e in words)
+    last = [e for e in words if RANK[e.source] == best][-1]
+    return Judgement(last.effect, last.source)
+
+
+_VERDICTS: Final = frozenset({Source.OPERATOR, Source.SUPERVISOR})
+
+
+def _rank(judgement: Judgement) -> int:
+    return 0 if judgement.by is None else RANK[judgement.by]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """All that decides how the rest of the product treats an operation."""
+
+    write: bool
+    state: State
+    judgement: Judgement
+    error_means: str | None = None
+
+
+def is_listed(standing: Standing) -> bool:
+    """Whether the operation is listed as unsettled: it ended, may have happened, and nobody has said anything."""
+    if not standing.write or standing.judgement.by is not None:
+        return False
+    if standing.state is State.UNKNOWN:
+        return True
+    return standing.state is State.FAILED and standing.error_means == "unsettled"
+
+
+def is_settled(standing: Standing) -> bool:
+    """Whether the operation has ended and is not listed as unsettled."""
+    return standing.state in ENDED and not is_listed(standing)
+
+
+def guards(standing: Standing) -> bool:
+    """Whether a look-alike of this operation is a likely resend: it runs, or may have happened unsettled."""
+    if not standing.write:
+        return False
+    if standing.state in OPEN or is_listed(standing):
+        return True
+    if standing.state not in (State.UNKNOWN, State.FAILED):
+        return False
+    by, effect = standing.judgement.by, standing.judgement.effect
+    if by is Source.SUPERVISOR:
+        return True
+    return by is Source.OPERATOR and effect is Effect.UNKNOWN

@@ -1,0 +1,221 @@
+"""The values that the journal hands out and takes in: identities, drafts, and one record for each projection.
+
+Part of `store`, pure: imports only `store.lifecycle`. Everything here is frozen; nothing
+here knows SQL, a clock or the network. Times are RFC 3339 text in UTC with microseconds and a final `Z`
+(`2026-11-29T10:40:19.925541Z`), which sorts as text in the order of time.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Generic, NewType, TypeVar
+
+from typing_extensions import TypeAliasType
+
+from store.lifecycle import Effect, Source, State
+
+JournalId = NewType("JournalId", str)
+"""One history of one journal file: 32 lower-case hex digits."""
+BootId = NewType("BootId", str)
+"""One process life of the daemon: 32 lower-case hex digits."""
+RunId = NewType("RunId", str)
+CommandId = NewType("CommandId", str)
+OperationId = NewType("OperationId", str)
+"""`op_` and 32 hex digits; also the idempotency key of every attempt."""
+Digest = NewType("Digest", str)
+"""SHA-256 (or HMAC-SHA-256) as 64 lower-case hex digits."""
+Chain = NewType("Chain", str)
+"""The running hash of a journal as of one `seq`: 32 lower-case hex digits."""
+Timestamp = NewType("Timestamp", str)
+
+JsonValue = TypeAliasType("JsonValue", "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]")
+JsonObject = TypeAliasType("JsonObject", dict[str, JsonValue])
+
+
+class Origin(StrEnum):
+    """Where a command came from."""
+
+    PLANE = "plane"
+    GATEWAY = "gateway"
+    LOCAL = "local"
+
+
+def timestamp(moment: datetime) -> Timestamp:
+    """Return `moment` (which must be aware) in the journal's text form."""
+    return Timestamp(moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"))
+
+
+def moment(text: Timestamp) -> datetime:
+    """Return the aware `datetime` that `timestamp` made `text` from."""
+    return datetime.fromisoformat(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """One committed event, ready to be sent.
+
+    `body` is the frame exactly as it went, and will go, over the wire; it is None where the event was erased or
+    only its place in the chain is kept.
+    """
+
+    seq: int
+    kind: str
+    at: Timestamp
+    run_id: RunId | None
+    command_id: CommandId | None
+    operation_id: OperationId | None
+    terminal: bool
+    digest: Digest
+    chain: Chain
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRecord:
+    """A command that was accepted, or refused for good (then `accepted_seq` is None)."""
+
+    command_id: CommandId
+    run_id: RunId
+    kind: str
+    origin: Origin
+    content_digest: Digest
+    operation_id: OperationId | None
+    accepted_seq: int | None
+    accepted_at: Timestamp
+    receipt_seq: int | None
+    receipt_kind: str | None
+    expires_at: Timestamp | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationRecord:
+    """One tool call as the events so far tell it. `started_seq` is the newest `operation.started`."""
+
+    operation_id: OperationId
+    command_id: CommandId
+    run_id: RunId
+    origin: Origin
+    tool: str
+    args_digest: Digest
+    write: bool
+    identical: str
+    repeat: bool
+    state: State
+    effect: Effect
+    effect_by: Source | None
+    best_effort: bool
+    settled: bool
+    guards: bool
+    reason: str | None
+    error_means: str | None
+    receipt: JsonValue
+    attempt_count: int
+    metadata: dict[str, str] | None
+    accepted_seq: int
+    started_seq: int | None
+    result_seq: int | None
+    accepted_at: Timestamp
+    started_at: Timestamp | None
+    ended_at: Timestamp | None
+    deadline_at: Timestamp | None
+    expires_at: Timestamp | None
+    parent_operation_id: OperationId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """One execution of an operation: the contract that it was started under, and how far it got."""
+
+    operation_id: OperationId
+    attempt: int
+    idempotency_key: str
+    key_carrier: str
+    idempotent: bool
+    dedupe_horizon_s: float | None
+    started_seq: int
+    started_at: Timestamp
+    deadline_at: Timestamp
+    phase: str | None
+    outcome: str | None
+    reason: str | None
+    ended_at: Timestamp | None
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceRecord:
+    """One thing that was learned about one attempt: which event says it, and who."""
+
+    operation_id: OperationId
+    attempt: int
+    seq: int
+    at: Timestamp
+    effect: Effect
+    source: Source
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One run: whether it was ended, and how many of its writes are unsettled."""
+
+    run_id: RunId
+    ended: bool
+    outcome: str | None
+    operations: int
+    unsettled: int
+    first_at: Timestamp
+    last_at: Timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRecord:
+    """One arrival of a command at the daemon."""
+
+    command_id: CommandId
+    at: Timestamp
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """An event that the plane, or a limit of its, refused: kept, and left out of the stream."""
+
+    seq: int
+    kind: str
+    code: str
+    message: str
+    at: Timestamp
+    requeued_as: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationFilter:
+    """Which operations a list shows; None means any. `reason` takes the words of docs/local-api.md."""
+
+    state: State | None = None
+    effect: Effect | None = None
+    run_id: RunId | None = None
+    tool: str | None = None
+    unsettled: bool = False
+    reason: str | None = None
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """A bounded part of a list. `next` is the cursor of the following page, or None at the end."""
+
+    items: tuple[T, ...]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """Why the daemon dispatches nothing and sends nothing, until an operator lifts it."""
+
+    reason: str
+    detail: str
+    at: Timestamp
