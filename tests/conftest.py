@@ -1,7 +1,7 @@
 """What every test shares: asyncio as the only backend, a loop that must not block, one Hypothesis profile.
 
-The tests are packages that mirror the tree (`tests.store`, `tests.driver.core`, ...), so that one may import a
-model or a fake from another.
+The tests are packages that mirror the tree (`tests.store`, `tests.driver.core`, ...), so that one may import
+a model or a fake from another.
 """
 
 from collections.abc import Iterator
