@@ -8,9 +8,7 @@ here knows SQL, a clock or the network. Times are RFC 3339 text in UTC with micr
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Generic, NewType, TypeVar
-
-from typing_extensions import TypeAliasType
+from typing import Generic, NewType, TypeAlias, TypeVar, Union
 
 from store.lifecycle import Effect, Source, State
 
@@ -28,8 +26,9 @@ Chain = NewType("Chain", str)
 """The running hash of a journal as of one `seq`: 32 lower-case hex digits."""
 Timestamp = NewType("Timestamp", str)
 
-JsonValue = TypeAliasType("JsonValue", "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]")
-JsonObject = TypeAliasType("JsonObject", dict[str, JsonValue])
+# Not `TypeAliasType`: pyright loses the recursion where a module names JsonObject first.
+JsonValue: TypeAlias = Union[bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]", None]
+JsonObject: TypeAlias = dict[str, JsonValue]
 
 
 class Origin(StrEnum):
