@@ -1,0 +1,258 @@
+"""What an attempt's report says about the effect: the table of the configuration contract, row by row.
+
+Part of `driver.core`, pure: imports `driver.core.attempts`, `driver.core.contracts` and the store's values.
+
+The rule behind the table: an attempt is `not_executed` only where a recorded fact shows that nothing left
+this machine. An error text, a status code, an annotation or a timeout never shows that. So everything that is
+no answer is judged by the phase that the attempt had reached, and not by what it looked like.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from driver.core.attempts import (
+    Answered,
+    HttpStatus,
+    InputRequired,
+    NotSent,
+    NotSentReason,
+    PeerError,
+    Phase,
+    Report,
+    Silence,
+    SilenceCause,
+    TaskPending,
+)
+from driver.core.contracts import Contract, ErrorMeans
+from driver.core.expressions import ExpressionError
+from store.lifecycle import Effect
+from store.records import JsonObject, JsonValue
+
+MESSAGE_BYTES_MAX: Final = 2_000
+"""An error message from outside is cut to this, in UTF-8: it is for people, and stands in events."""
+RECEIPT_BYTES_MAX: Final = 4_096
+"""A provider's reference is an id or a URL; an event must hold it uncut. A larger one counts as missing."""
+
+UnknownReason: TypeAlias = Literal[
+    "execution_timeout",
+    "connection_lost",
+    "cancelled_after_dispatch",
+    "protocol_error",
+    "gateway_error",
+    "redirected",
+    "task_pending",
+]
+
+
+class Failure(NamedTuple):
+    """A provider's own error: its code as text, and its message, bounded by `MESSAGE_BYTES_MAX`."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """The provider answered that it did it."""
+
+    kind: Literal["succeeded"] = "succeeded"
+    effect: Literal[Effect.OCCURRED] = Effect.OCCURRED
+    result: JsonObject
+    receipt: JsonValue = None
+    receipt_missing: bool = False
+    output_invalid: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The provider answered with a failure; `error_means` is what decided the effect."""
+
+    kind: Literal["failed"] = "failed"
+    effect: Literal[Effect.NONE, Effect.UNKNOWN]
+    error: Failure
+    error_means: ErrorMeans
+    result: JsonObject
+    receipt: JsonValue = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotExecuted:
+    """Provably nothing was dispatched."""
+
+    kind: Literal["not_executed"] = "not_executed"
+    effect: Literal[Effect.NONE] = Effect.NONE
+    reason: NotSentReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """Something may have been dispatched, and nobody knows what came of it."""
+
+    kind: Literal["unknown"] = "unknown"
+    effect: Literal[Effect.UNKNOWN] = Effect.UNKNOWN
+    reason: UnknownReason
+    message: str
+    receipt: JsonValue = None
+
+
+Ending: TypeAlias = Succeeded | Failed | NotExecuted | Unknown
+"""How an attempt ended; `kind` tells them apart."""
+
+
+def classify(report: Report, phase: Phase, contract: Contract) -> Ending:
+    """Return the outcome of an attempt that reached `phase` and ended with `report`, under `contract`.
+
+    A late answer is classified by the same rows: an answer counts whenever it comes.
+    """
+    match report:
+        case Answered(is_error=False):
+            return _succeeded(report, contract)
+        case Answered(result=result):
+            return _failed(Failure("tool_error", _text_of(result)), result, contract)
+        case PeerError(code=code, message=message):
+            return _failed(Failure(str(code), message), _as_result(report), contract)
+        case InputRequired(result=result):
+            return _failed(Failure("input_required", _NOBODY_TO_ASK), result, contract)
+        case TaskPending(handle=handle):
+            return Unknown(reason="task_pending", message=_TASK_NOT_DONE, receipt=_bounded_receipt(handle))
+        case HttpStatus():
+            return _http(report, contract)
+        case NotSent() | Silence() if phase.may_have_left:
+            return Unknown(reason=_after_the_first_byte(report), message=bounded(report.message))
+        case NotSent() | Silence():
+            return NotExecuted(reason=_before_the_first_byte(report), message=bounded(report.message))
+
+
+_NOBODY_TO_ASK: Final = "the tool asks for input, and nobody is there to give it"
+_TASK_NOT_DONE: Final = (
+    "the provider gave a task handle in place of a result, and was not done by the deadline"
+)
+
+
+def _before_the_first_byte(report: NotSent | Silence) -> NotSentReason:
+    return report.reason if isinstance(report, NotSent) else _SILENT_BEFORE[report.cause]
+
+
+def _after_the_first_byte(report: NotSent | Silence) -> UnknownReason:
+    """A `NotSent` that contradicts the recorded phase is not believed."""
+    return _NOT_SENT_AFTER[report.reason] if isinstance(report, NotSent) else _SILENT_AFTER[report.cause]
+
+
+_SILENT_BEFORE: Final[Mapping[SilenceCause, NotSentReason]] = MappingProxyType(
+    {
+        "deadline": "deadline",
+        "cancelled": "cancelled",
+        "connection_lost": "connect_failed",
+        "protocol_error": "connect_failed",
+        "internal": "connect_failed",
+    }
+)
+
+_SILENT_AFTER: Final[Mapping[SilenceCause, UnknownReason]] = MappingProxyType(
+    {
+        "deadline": "execution_timeout",
+        "cancelled": "cancelled_after_dispatch",
+        "connection_lost": "connection_lost",
+        "protocol_error": "protocol_error",
+        "internal": "protocol_error",
+    }
+)
+
+_NOT_SENT_AFTER: Final[Mapping[NotSentReason, UnknownReason]] = MappingProxyType(
+    {
+        "deadline": "execution_timeout",
+        "cancelled": "cancelled_after_dispatch",
+        "connect_failed": "connection_lost",
+        "spawn_failed": "connection_lost",
+        "invalid_arguments": "protocol_error",
+        "unknown_tool": "protocol_error",
+    }
+)
+
+_REDIRECTS: Final = range(300, 400)
+_GATEWAY_ERRORS: Final = frozenset({502, 504})
+_NOT_NOW: Final = frozenset({429, 503})
+_KEY_IN_FLIGHT: Final = 409
+
+
+def _http(report: HttpStatus, contract: Contract) -> Ending:
+    """A status decides by whose word it is, and never proves that nothing happened by itself."""
+    status = report.status
+    error = Failure(f"http_{status}", f"the provider answered with HTTP status {status}")
+    if status in _GATEWAY_ERRORS:
+        message = f"HTTP {status} is the word of a gateway, not of the provider"
+        return Unknown(reason="gateway_error", message=message)
+    if status in _REDIRECTS and contract.write:
+        message = f"HTTP {status}: redirects are not followed, and a write may have happened before one"
+        return Unknown(reason="redirected", message=message)
+    if status in _NOT_NOW:
+        # never `none`: some of it may have been done before the provider gave up
+        means: ErrorMeans = "reported" if contract.error_means == "none" else contract.error_means
+        return _failed(error, report.result, contract, error_means=means)
+    if status == _KEY_IN_FLIGHT and contract.carries_key:
+        return _failed(error, report.result, contract, error_means="unsettled")
+    return _failed(error, report.result, contract)
+
+
+def _succeeded(report: Answered, contract: Contract) -> Succeeded:
+    receipt = _receipt(report.result, contract)
+    return Succeeded(
+        result=report.result,
+        receipt=receipt,
+        receipt_missing=contract.receipt is not None and receipt is None,
+        output_invalid=report.output_invalid,
+    )
+
+
+def _failed(
+    error: Failure, result: JsonObject, contract: Contract, *, error_means: ErrorMeans | None = None
+) -> Failed:
+    means = error_means or contract.error_means
+    return Failed(
+        effect=Effect.NONE if means == "none" else Effect.UNKNOWN,
+        error=Failure(error.code, bounded(error.message)),
+        error_means=means,
+        result=result,
+        receipt=_receipt(result, contract),
+    )
+
+
+def _receipt(result: JsonObject, contract: Contract) -> JsonValue:
+    if contract.receipt is None:
+        return None
+    try:
+        return _bounded_receipt(contract.receipt.evaluate({"result": result}))
+    except ExpressionError:
+        return None
+
+
+def _bounded_receipt(receipt: JsonValue) -> JsonValue:
+    return receipt if len(json.dumps(receipt).encode()) <= RECEIPT_BYTES_MAX else None
+
+
+def _as_result(error: PeerError) -> JsonObject:
+    return {"error": {"code": error.code, "message": error.message, "data": error.data}}
+
+
+def _text_of(result: JsonObject) -> str:
+    """The text that a tool's `isError` result explains itself with."""
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return (
+        "\n".join(text for text in texts if isinstance(text, str))
+        or "the tool reported an error without a text"
+    )
+
+
+def bounded(message: str) -> str:
+    """Return `message` cut to `MESSAGE_BYTES_MAX` bytes of UTF-8, and marked where it was."""
+    data = message.encode("utf-8", "replace")
+    if len(data) <= MESSAGE_BYTES_MAX:
+        return message
+    mark = "…"
+    return data[: MESSAGE_BYTES_MAX - len(mark.encode())].decode("utf-8", "ignore") + mark

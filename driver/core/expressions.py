@@ -1,0 +1,71 @@
+"""JMESPath expressions that tool contracts carry: compiled once, evaluated without surprises.
+
+Part of `driver.core`, pure: imports only `store.records`. What an expression yields is JSON, or an error.
+
+    ExpressionError
+     ├── InvalidExpression    the text is no JMESPath
+     └── EvaluationFailed     it met a value that it cannot work on, or yields something that is no JSON
+"""
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from jmespath.parser import ParsedResult
+
+from store.records import JsonObject, JsonValue
+
+
+class ExpressionError(Exception):
+    """Something about an expression is wrong: `text` is the expression, `detail` says what."""
+
+    def __init__(self, text: str, detail: str) -> None:
+        self.text = text
+        self.detail = detail
+        super().__init__(f"the JMESPath expression {text!r} {detail}")
+
+
+class InvalidExpression(ExpressionError):
+    """The text cannot be compiled."""
+
+
+class EvaluationFailed(ExpressionError):
+    """The value at hand does not suit the expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A compiled JMESPath expression; two are equal where their texts are. Raises `InvalidExpression`."""
+
+    text: str
+    _compiled: ParsedResult = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        try:
+            compiled = jmespath.compile(self.text)
+        except (JMESPathError, RecursionError) as error:
+            raise InvalidExpression(self.text, f"cannot be compiled: {error}") from error
+        object.__setattr__(self, "_compiled", compiled)
+
+    def evaluate(self, value: JsonObject) -> JsonValue:
+        """Return what the expression selects from `value`, None where nothing matches.
+
+        Raises `EvaluationFailed`.
+        """
+        try:
+            found: object = self._compiled.search(value)
+        except (JMESPathError, ArithmeticError, RecursionError, TypeError, ValueError) as error:
+            raise EvaluationFailed(self.text, f"cannot be evaluated here: {error}") from error
+        if not _is_json(found):
+            raise EvaluationFailed(self.text, "yields a value that is no JSON")
+        return cast("JsonValue", found)
+
+
+def _is_json(value: object) -> bool:
+    """JMESPath's expression references (`&name`) are the values that are not; containers can hold them."""
+    if isinstance(value, list):
+        return all(_is_json(item) for item in cast("list[object]", value))
+    if isinstance(value, dict):
+        return all(_is_json(item) for item in cast("dict[str, object]", value).values())
+    return value is None or isinstance(value, bool | int | float | str)
