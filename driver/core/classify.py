@@ -174,18 +174,16 @@ _NOT_SENT_AFTER: Final[Mapping[NotSentReason, UnknownReason]] = MappingProxyType
 )
 
 _REDIRECTS: Final = range(300, 400)
-_GATEWAY_ERRORS: Final = frozenset({502, 504})
 _NOT_NOW: Final = frozenset({429, 503})
 _KEY_IN_FLIGHT: Final = 409
+_PROVIDERS_OWN: Final = frozenset({*range(400, 500), 500, 501})
+"""The statuses that are the provider's word. 502, 504 and whatever else is not listed may be a gateway's."""
 
 
 def _http(report: HttpStatus, contract: Contract) -> Ending:
     """A status decides by whose word it is, and never proves that nothing happened by itself."""
     status = report.status
     error = Failure(f"http_{status}", f"the provider answered with HTTP status {status}")
-    if status in _GATEWAY_ERRORS:
-        message = f"HTTP {status} is the word of a gateway, not of the provider"
-        return Unknown(reason="gateway_error", message=message)
     if status in _REDIRECTS and contract.write:
         message = f"HTTP {status}: redirects are not followed, and a write may have happened before one"
         return Unknown(reason="redirected", message=message)
@@ -195,7 +193,9 @@ def _http(report: HttpStatus, contract: Contract) -> Ending:
         return _failed(error, report.result, contract, error_means=means)
     if status == _KEY_IN_FLIGHT and contract.carries_key:
         return _failed(error, report.result, contract, error_means="unsettled")
-    return _failed(error, report.result, contract)
+    if status in _PROVIDERS_OWN or status in _REDIRECTS:
+        return _failed(error, report.result, contract)
+    return Unknown(reason="gateway_error", message=f"HTTP {status} may be the word of a gateway")
 
 
 def _succeeded(report: Answered, contract: Contract) -> Succeeded:

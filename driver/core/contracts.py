@@ -13,7 +13,6 @@ Every default is the careful one: a tool that nobody declared is a write, withou
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final, Literal, Self, TypeAlias
 
 from driver.core.expressions import Expression
@@ -189,8 +188,8 @@ UNDECLARED: Final = Contract()
 class Contracts:
     """All contracts: the declared tools, and for each provider what holds for its undeclared ones."""
 
-    tools: Mapping[ToolName, Contract] = MappingProxyType({})
-    undeclared: Mapping[str, Contract] = MappingProxyType({})
+    tools: Mapping[ToolName, Contract] = field(default_factory=dict[ToolName, Contract])
+    undeclared: Mapping[str, Contract] = field(default_factory=dict[str, Contract])
 
     def lookup(self, tool: str) -> Contract:
         """Return the contract of `tool` as a command names it; what nobody declared is a careful write."""
