@@ -1,4 +1,4 @@
 """The configuration: one TOML file, read once, validated whole, mapped to values of `driver.core`.
 
-May import `driver.core.contracts`, and nothing else of ours.
+`load` is the way in. Imports `driver.core.contracts` and `driver.core.expressions`, nothing else of ours.
 """

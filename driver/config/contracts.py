@@ -1,0 +1,45 @@
+"""Maps the tables of a valid configuration to the contracts that `driver.core` decides by.
+
+Part of `driver.config`; imports its models and `driver.core`.
+"""
+
+from driver.config.models import Config
+from driver.config.providers import CommonProviderTable, ProviderTable, ToolTable
+from driver.core.contracts import Contract, Contracts, ToolName, parse_key_carrier
+from driver.core.expressions import Expression
+
+
+def contracts(config: Config) -> Contracts:
+    """Return the contract of each declared tool, and for each provider what holds for its undeclared ones."""
+    declared = {
+        ToolName(name, tool): _declared(table, provider)
+        for name, provider in config.providers.items()
+        for tool, table in provider.tools.items()
+    }
+    return Contracts(
+        tools=declared, undeclared={name: _undeclared(table) for name, table in config.providers.items()}
+    )
+
+
+def _undeclared(provider: CommonProviderTable) -> Contract:
+    return Contract(key_carrier=parse_key_carrier(provider.key), late_result_s=provider.late_result_s)
+
+
+def _declared(tool: ToolTable, provider: ProviderTable) -> Contract:
+    return Contract(
+        declared=True,
+        effect=tool.effect,
+        idempotent=tool.idempotent,
+        dedupe_horizon_s=tool.dedupe_horizon_s,
+        key_carrier=parse_key_carrier(provider.key),
+        retry=tool.retry,
+        retry_attempts=tool.retry_attempts,
+        retry_backoff_s=tool.retry_backoff_s,
+        execution_s=tool.execution_s,
+        late_result_s=provider.late_result_s,
+        approval=tool.approval,
+        approval_expires_s=tool.approval_expires_s,
+        error_means=tool.error_means,
+        identical=tool.identical,
+        receipt=Expression(tool.receipt) if tool.receipt else None,
+    )

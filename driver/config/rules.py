@@ -1,0 +1,280 @@
+"""What keys of the configuration mean together: the contradictions that no single key shows.
+
+Part of `driver.config`; imports its models. Each rule is a function of the tables it looks at, and returns
+the key that it would have changed, with the reason, or None. A rule never meets a key that is wrong by
+itself: see `driver.config.document.salvage`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from driver.config.errors import Problem
+from driver.config.fields import SOCKET_PATH_BYTES_MAX, is_loopback
+from driver.config.models import (
+    Config,
+    ControlTable,
+    DriverTable,
+    GatewayTable,
+    JournalTable,
+    SupervisorTable,
+)
+from driver.config.providers import (
+    CommandProviderTable,
+    CommonProviderTable,
+    HttpProviderTable,
+    McpProviderTable,
+    ProbeTable,
+    ToolTable,
+)
+from driver.config.table import Table, tables
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two keys exclude each other: the one to change, and what to do."""
+
+    key: str
+    message: str
+
+
+Found = Clash | None
+
+
+def contradictions(config: Config, *, whole: bool) -> Iterator[Problem]:
+    """Yield each contradiction in `config`; where it is not `whole`, those that its right keys show."""
+    for path, chain in tables(config):
+        for check in _checks(chain):
+            try:
+                clash = check()
+            except AttributeError:
+                if whole:
+                    raise
+                continue  # the rule looks at a key that is wrong by itself, and reported as such
+            if clash:
+                yield Problem(table=path, key=clash.key, message=clash.message)
+
+
+def _checks(chain: tuple[Table, ...]) -> Iterator[Callable[[], Found]]:
+    match chain:
+        case (_, DriverTable() as driver):
+            yield from (partial(rule, driver) for rule in DRIVER)
+        case (_, ControlTable() as control):
+            yield from (partial(rule, control) for rule in CONTROL)
+        case (_, JournalTable() as journal):
+            yield from (partial(rule, journal) for rule in JOURNAL)
+        case (_, GatewayTable() as gateway):
+            yield from (partial(rule, gateway) for rule in GATEWAY)
+        case (_, SupervisorTable() as supervisor):
+            yield from (partial(rule, supervisor) for rule in SUPERVISOR)
+        case (_, CommonProviderTable() as provider):
+            yield from (partial(rule, provider) for rule in PROVIDER)
+        case (_, CommonProviderTable() as provider, ToolTable() as tool):
+            yield from (partial(rule, tool, provider) for rule in TOOL)
+        case (_, CommonProviderTable() as provider, _, ProbeTable() as probe):
+            yield from (partial(rule, probe, provider) for rule in PROBE)
+        case _:
+            pass
+
+
+def _sockets_fit(driver: DriverTable) -> Found:
+    longest = os.fsencode(os.path.join(driver.runtime_dir, "operator.sock"))  # noqa: PTH118 may be text still
+    if len(longest) <= SOCKET_PATH_BYTES_MAX:
+        return None
+    return Clash(
+        "runtime_dir",
+        f"too long: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes, and this folder's would have "
+        f"{len(longest)}; use a shorter folder",
+    )
+
+
+def _plaintext_is_allowed(control: ControlTable) -> Found:
+    if control.url.startswith("wss:") or control.allow_plaintext or is_loopback(control.url):
+        return None
+    return Clash(
+        "url",
+        "ws:// sends the token in the clear beyond this machine: use wss://, or set allow_plaintext = true",
+    )
+
+
+def _certificates_need_tls(control: ControlTable) -> Found:
+    files = {
+        "ca_file": control.ca_file,
+        "client_cert_file": control.client_cert_file,
+        "client_key_file": control.client_key_file,
+    }
+    if control.url.startswith("wss:") or not (given := [key for key, value in files.items() if value]):
+        return None
+    return Clash(given[0], "means nothing with ws://: use wss://, or leave it out")
+
+
+def _key_needs_certificate(control: ControlTable) -> Found:
+    if control.client_key_file and not control.client_cert_file:
+        return Clash("client_key_file", "belongs to a certificate: set client_cert_file too")
+    return None
+
+
+def _reserve_fits(journal: JournalTable) -> Found:
+    if journal.reserve_bytes < journal.max_bytes:
+        return None
+    return Clash(
+        "reserve_bytes",
+        f"{journal.reserve_bytes:,} leaves no room for calls in max_bytes = {journal.max_bytes:,}: "
+        "the reserve must be smaller",
+    )
+
+
+def _listening_needs_token(gateway: GatewayTable) -> Found:
+    if gateway.listen and gateway.token_file is None:
+        return Clash("token_file", "missing, and required with listen")
+    return None
+
+
+def _model_has_name(supervisor: SupervisorTable) -> Found:
+    if supervisor.model in {"openai", "anthropic"} and supervisor.model_name is None:
+        return Clash("model_name", f'missing, and required with model = "{supervisor.model}"')
+    return None
+
+
+def _model_has_key(supervisor: SupervisorTable) -> Found:
+    if supervisor.model == "anthropic" and supervisor.api_key_file is None:
+        return Clash("api_key_file", 'missing, and required with model = "anthropic"')
+    return None
+
+
+def _model_has_program(supervisor: SupervisorTable) -> Found:
+    if (supervisor.model == "command") == (supervisor.argv is not None):
+        return None
+    if supervisor.argv is None:
+        return Clash("argv", 'missing, and required with model = "command"')
+    return Clash("argv", f'belongs to model = "command", and model is "{supervisor.model}"')
+
+
+def _model_is_remote(supervisor: SupervisorTable) -> Found:
+    remote = {
+        "base_url": supervisor.base_url,
+        "model_name": supervisor.model_name,
+        "api_key_file": supervisor.api_key_file,
+    }
+    given = [key for key, value in remote.items() if value is not None]
+    if supervisor.model in {"openai", "anthropic"} or not given:
+        return None
+    return Clash(given[0], f'belongs to model = "openai" or "anthropic", and model is "{supervisor.model}"')
+
+
+def _server_is_one(provider: CommonProviderTable) -> Found:
+    if not isinstance(provider, McpProviderTable) or (provider.argv is None) != (provider.url is None):
+        return None
+    both = "both argv and url are set" if provider.argv else "missing, as is url"
+    return Clash("argv", f"{both}; a server is either started (argv) or reached (url): set exactly one")
+
+
+def _children_need_argv(provider: CommonProviderTable) -> Found:
+    if not isinstance(provider, McpProviderTable) or provider.url is None:
+        return None
+    for_children = {"env": provider.env, "env_files": provider.env_files, "cwd": provider.cwd}
+    given = [key for key, value in for_children.items() if value]
+    return (
+        Clash(given[0], "belongs to a server that is started with argv, and this one has a url")
+        if given
+        else None
+    )
+
+
+def _variables_are_distinct(provider: CommonProviderTable) -> Found:
+    if both := sorted(set(provider.env) & set(provider.env_files)):
+        return Clash("env_files", f"{', '.join(both)} stands in env too: keep one")
+    return None
+
+
+def _carrier_suits_kind(provider: CommonProviderTable) -> Found:
+    carrier = provider.key.partition(":")[0]
+    match provider:
+        case McpProviderTable():
+            wrong = carrier == "header" and provider.url is None
+        case HttpProviderTable():
+            wrong = carrier in {"meta", "sep3182"}
+        case CommandProviderTable():
+            wrong = carrier in {"meta", "sep3182", "header"}
+        case _:
+            wrong = False
+    return (
+        Clash("key", f'found "{provider.key}", which calls of this provider have no place for')
+        if wrong
+        else None
+    )
+
+
+def _idempotency_ends(tool: ToolTable, _: CommonProviderTable) -> Found:
+    if tool.idempotent and tool.dedupe_horizon_s is None:
+        return Clash(
+            "dedupe_horizon_s",
+            "missing, and required with idempotent = true: how long does the provider remember a key?",
+        )
+    return None
+
+
+def _retry_is_idempotent(tool: ToolTable, _: CommonProviderTable) -> Found:
+    if tool.retry == "same-key" and not tool.idempotent:
+        return Clash(
+            "retry", 'found "same-key", which needs idempotent = true: else a retry may be a second effect'
+        )
+    return None
+
+
+def _retry_carries_key(tool: ToolTable, provider: CommonProviderTable) -> Found:
+    if tool.retry == "same-key" and provider.key == "none":
+        return Clash(
+            "retry", 'found "same-key", which needs a key carrier, and the provider has key = "none"'
+        )
+    return None
+
+
+def _retry_asks_nobody(tool: ToolTable, _: CommonProviderTable) -> Found:
+    if tool.retry == "same-key" and tool.approval == "required":
+        return Clash(
+            "retry", 'found "same-key", which excludes approval = "required": one approval is one attempt'
+        )
+    return None
+
+
+def _read_has_no_effect(tool: ToolTable, _: CommonProviderTable) -> Found:
+    if tool.effect == "write":
+        return None
+    given = [key for key, value in (("probe", tool.probe), ("compensate", tool.compensate)) if value]
+    return Clash(given[0], 'belongs to a write, and the tool has effect = "read"') if given else None
+
+
+def _probe_reads(probe: ProbeTable, provider: CommonProviderTable) -> Found:
+    target = _tools_of(provider).get(probe.tool)
+    if target and target.effect == "read":
+        return None
+    return Clash(
+        "tool", f'found "{probe.tool}"; allowed: a tool of the same provider declared with effect = "read"'
+    )
+
+
+def _tools_of(provider: CommonProviderTable) -> dict[str, ToolTable]:
+    match provider:
+        case McpProviderTable() | CommandProviderTable() | HttpProviderTable():
+            return dict(provider.tools)
+        case _:
+            return {}
+
+
+DRIVER: Final = (_sockets_fit,)
+CONTROL: Final = (_plaintext_is_allowed, _certificates_need_tls, _key_needs_certificate)
+JOURNAL: Final = (_reserve_fits,)
+GATEWAY: Final = (_listening_needs_token,)
+SUPERVISOR: Final = (_model_has_name, _model_has_key, _model_has_program, _model_is_remote)
+PROVIDER: Final = (_server_is_one, _children_need_argv, _variables_are_distinct, _carrier_suits_kind)
+TOOL: Final = (
+    _idempotency_ends,
+    _retry_is_idempotent,
+    _retry_carries_key,
+    _retry_asks_nobody,
+    _read_has_no_effect,
+)
+PROBE: Final = (_probe_reads,)

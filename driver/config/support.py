@@ -1,0 +1,69 @@
+"""What the contract knows and this version does not do yet: refused with its name, never silently ignored.
+
+Part of `driver.config`; imports its models. `FEATURES` is a table: when something is built, its line goes.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, cast
+
+from driver.config.errors import Problem, TablePath
+from driver.config.models import Config, ControlTable, SupervisorTable
+from driver.config.providers import CommonProviderTable, ToolTable
+from driver.config.table import Table, tables
+
+T = TypeVar("T", bound=Table)
+
+
+@dataclass(frozen=True, slots=True)
+class Feature(Generic[T]):
+    """A use of `key` in tables of the kind `table`, and what can be written instead today."""
+
+    table: type[T]
+    key: str
+    used: Callable[[T], bool]
+    instead: str
+
+
+FEATURES: Final = (
+    Feature(Config, "gateway", lambda config: config.gateway is not None, "leave the table out"),
+    Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
+    Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
+    Feature(CommonProviderTable, "kind", lambda provider: _kind(provider) != "mcp", '"mcp"'),
+    Feature(
+        CommonProviderTable,
+        "key",
+        lambda provider: provider.key.partition(":")[0] not in {"none", "meta", "argument"},
+        '"none", "meta" or "argument:NAME"',
+    ),
+    Feature(ToolTable, "approval", lambda tool: tool.approval != "none", '"none"'),
+    Feature(ToolTable, "retry", lambda tool: tool.retry != "never", '"never"'),
+    Feature(ToolTable, "redact", lambda tool: bool(tool.redact), "leave it out"),
+    Feature(ToolTable, "probe", lambda tool: tool.probe is not None, "leave the table out"),
+    Feature(ToolTable, "compensate", lambda tool: tool.compensate is not None, "leave the table out"),
+)
+
+
+def unsupported(config: Config) -> Iterator[Problem]:
+    """Yield one problem for each use of what is not built; wrong keys are passed over."""
+    for path, chain in tables(config):
+        table = chain[-1]
+        for feature in cast("tuple[Feature[Table], ...]", FEATURES):
+            if isinstance(table, feature.table) and _uses(feature, table):
+                yield _refusal(feature, path, table)
+
+
+def _refusal(feature: Feature[Table], path: TablePath, table: Table) -> Problem:
+    """At the key, or at the table that the key is."""
+    message = f"this version of effectd does not support it yet; supported: {feature.instead}"
+    if isinstance(vars(table)[feature.key], Table):
+        return Problem(table=(*path, feature.key), key=None, message=message, unsupported=True)
+    return Problem(table=path, key=feature.key, message=message, unsupported=True)
+
+
+def _uses(feature: Feature[Table], table: Table) -> bool:
+    return feature.key in vars(table) and feature.used(table)
+
+
+def _kind(provider: CommonProviderTable) -> str:
+    return str(vars(provider)["kind"])
