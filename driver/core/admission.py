@@ -61,8 +61,8 @@ def candidate(frame: CommandFrame | InvalidCommand) -> Candidate:
 class AdmissionFacts:
     """What is true of the journal, the daemon and the run in the moment of the decision.
 
-    Those with a default are looked at for a `tool.call` only: `write` and `identical` are the tool's contract,
-    `twins` its writes with the same arguments in this run and in those that it resumes, guarding ones first.
+    Those with a default are looked at for a `tool.call` only: `write` and `identical` come from its contract,
+    `twins` are its writes with the same arguments in this run and in those that it resumes.
     """
 
     journal_id: JournalId
@@ -165,7 +165,7 @@ def _judge_load(data: CommandData, facts: AdmissionFacts) -> RefusePlainly | Non
     if not facts.room:
         return RefusePlainly(
             "no_room",
-            "the journal has no room for new work: raise journal.max_bytes or free the disk, then send it again",
+            "the journal has no room left: raise journal.max_bytes or free the disk, and send it again",
         )
     if facts.queue_depth >= facts.queue_max:
         return RefusePlainly(
@@ -189,8 +189,8 @@ def _judge_run(facts: AdmissionFacts) -> RefuseFinally | None:
     if facts.unknown_resumes:
         return RefuseFinally(
             "unknown_run",
-            f"'resumes' names run {facts.unknown_resumes[0]}, of which this journal has no trace: send the call "
-            "to the daemon that has, or start a run that resumes nothing",
+            f"'resumes' names run {facts.unknown_resumes[0]}, of which this journal has no trace: send the "
+            "call to the daemon that has, or start a run that resumes nothing",
         )
     return None
 
@@ -216,7 +216,7 @@ _ADVICE: Final[dict[LookalikeCode, str]] = {
 
 
 def _judge_twins(data: ToolCallData, facts: AdmissionFacts) -> RefuseFinally | None:
-    """A second write with equal arguments is a likely resend while the first may yet prove to have happened."""
+    """A second write with equal arguments is a likely resend while the first may have happened."""
     if not facts.write or facts.identical == "allow":
         return None
     if facts.identical == "once-per-run":

@@ -59,8 +59,8 @@ def last_look(facts: LookFacts) -> Go | NotExecuted:
 class Requeue:
     """It never started: it waits for the plane to confirm the history, and then for its turn.
 
-    Its expiry and any cancel are looked at then, not now: in a restored snapshot another life may have executed
-    it, and "provably nothing was dispatched" would be a lie.
+    Its expiry and any cancel are looked at then, not now: in a restored snapshot another life may have
+    executed it, and "provably nothing was dispatched" would be a lie.
     """
 
 

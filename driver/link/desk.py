@@ -1,0 +1,35 @@
+"""What the link needs of the daemon: the engine stands behind it.
+
+Part of `driver.link`; imports `driver.core`.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from driver.core.answers import Answer
+from driver.core.frames import Hello
+from driver.core.signals import Delivery
+
+
+class Desk(Protocol):
+    """Where the plane's commands are handed in. Implemented by `driver.engine`."""
+
+    async def deliver(self, frames: Sequence[Delivery]) -> Sequence[Answer]:
+        """Return one answer for each of `frames`, in their order.
+
+        What is answered `Silent` has been accepted durably. An exception is the daemon's own failure, and
+        ends the link with it. Cancelled only when the daemon stops.
+        """
+        ...
+
+    def history_confirmed(self) -> None:
+        """Note that the plane, on this connection, knows this journal. Called once for each connection."""
+        ...
+
+    async def fence(self, reason: str, detail: str) -> None:
+        """Return once the fence is durable, and nothing is dispatched any more."""
+        ...
+
+    def hello(self) -> Hello:
+        """Return where the daemon and its journal stand now."""
+        ...
