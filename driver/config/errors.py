@@ -25,8 +25,12 @@ def toml_name(path: TablePath) -> str:
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    return '"' + printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+def printable(text: str) -> str:
+    """Return `text` without what a terminal would obey: such characters as TOML escapes."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"[{toml_name(self.table)}]" if self.table else "top level"
-        return f"{where} {self.key}: {self.message}" if self.key else f"{where}: {self.message}"
+        return printable(f"{where} {self.key}: {self.message}" if self.key else f"{where}: {self.message}")
 
 
 class ConfigError(Exception):
@@ -59,7 +63,7 @@ class ConfigUnreadable(ConfigError):
     def __init__(self, path: Path, reason: str) -> None:
         self.path = path
         self.reason = reason
-        super().__init__(f"{path}: {reason}")
+        super().__init__(printable(f"{path}: {reason}"))
 
 
 class ConfigInvalid(ConfigError):
@@ -69,5 +73,8 @@ class ConfigInvalid(ConfigError):
         self.path = path
         self.problems = tuple(problems)
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        lines = [f"{path}: {count} in the configuration", *(f"  {problem}" for problem in self.problems)]
+        lines = [
+            f"{printable(str(path))}: {count} in the configuration",
+            *(f"  {problem}" for problem in self.problems),
+        ]
         super().__init__("\n".join(lines))

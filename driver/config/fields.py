@@ -103,7 +103,9 @@ def _variable(value: object) -> str:
 
 def _path(value: object, info: ValidationInfo) -> Path:
     """Relative paths count from the folder of the configuration file, which the loader hands in."""
-    text = _printable(value, "the path of a file or folder, as a string")
+    text = _printable(
+        str(value) if isinstance(value, Path) else value, "the path of a file or folder, as a string"
+    )
     if text.startswith("~"):
         raise wanted("an absolute path, or one relative to the configuration file; ~ is not expanded")
     folder = cast("Path", info.context["folder"]) if info.context else Path()
@@ -124,7 +126,7 @@ def _tool_name(value: object) -> str:
 
 def _key_carrier(value: object) -> str:
     allowed = '"none", "meta", "argument:NAME", "header:NAME" or "sep3182"'
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.isprintable():
         raise wanted(allowed)
     try:
         parse_key_carrier(value)

@@ -38,7 +38,11 @@ def parse(text: str, path: Path) -> Config:
 
     `path` names it in errors, and its folder anchors relative paths. Raises `ConfigInvalid`.
     """
-    document = _document(text, path)
+    return validate(_document(text, path), path)
+
+
+def validate(document: Document, path: Path) -> Config:
+    """Return the configuration that the parsed `document` is. Raises `ConfigInvalid`."""
     problems: list[Problem] = []
     try:
         config = Config.model_validate(document, context={"folder": path.absolute().parent})

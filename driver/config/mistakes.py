@@ -130,8 +130,7 @@ def _found(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            cut = value if len(value) <= _FOUND_CHARS_MAX else value[:_FOUND_CHARS_MAX] + "…"
-            return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut) + '"'
+            return f'"{value if len(value) <= _FOUND_CHARS_MAX else value[:_FOUND_CHARS_MAX] + "…"}"'
         case int() if abs(value) >= 10**_FOUND_CHARS_MAX:
             return "a whole number of very many digits"
         case int() | float():

@@ -1,0 +1,56 @@
+"""From tables to contracts: what the configuration promises is what decisions are made by."""
+
+from pathlib import Path
+
+from driver.config.contracts import contracts
+from driver.config.load import parse
+from driver.core.contracts import ArgumentKey, Contract, Contracts, MetaKey
+from driver.core.expressions import Expression
+
+
+def mapped(text: str) -> Contracts:
+    """Return the contracts of the configuration `text`."""
+    return contracts(parse(text, Path("/etc/effectd/effectd.toml")))
+
+
+PROVIDER = '[providers.p]\nkind = "mcp"\nargv = ["x"]\nlate_result_s = 5\n'
+
+
+def test_every_key_of_a_tool_reaches_its_contract() -> None:
+    """No promise is lost on the way."""
+    text = PROVIDER + (
+        'key = "argument:request_id"\n[providers.p.tools."a/b"]\neffect = "write"\nidempotent = true\n'
+        "dedupe_horizon_s = 7\nretry_attempts = 2\nretry_backoff_s = 0.5\nexecution_s = 3\n"
+        'approval_expires_s = 4\nerror_means = "none"\nidentical = "allow"\nreceipt = "result.id"\n'
+    )
+    assert mapped(text).lookup("p/a/b") == Contract(
+        declared=True,
+        effect="write",
+        idempotent=True,
+        dedupe_horizon_s=7.0,
+        key_carrier=ArgumentKey("request_id"),
+        retry_attempts=2,
+        retry_backoff_s=0.5,
+        execution_s=3.0,
+        late_result_s=5.0,
+        approval_expires_s=4.0,
+        error_means="none",
+        identical="allow",
+        receipt=Expression("result.id"),
+    )
+
+
+def test_an_empty_table_is_a_declared_careful_write() -> None:
+    """Declaring a tool changes nothing but that it is declared."""
+    contract = mapped(PROVIDER + "[providers.p.tools.t]\n").lookup("p/t")
+    assert contract == Contract(declared=True, key_carrier=MetaKey(), late_result_s=5.0)
+
+
+def test_an_undeclared_tool_has_its_providers_key_and_patience() -> None:
+    """What no table names is a write that carries the provider's key."""
+    assert mapped(PROVIDER).lookup("p/t") == Contract(key_carrier=MetaKey(), late_result_s=5.0)
+
+
+def test_an_unknown_provider_promises_nothing() -> None:
+    """A tool of nobody is the most careful contract."""
+    assert mapped(PROVIDER).lookup("q/t") == Contract()

@@ -1,0 +1,83 @@
+"""The contract's own example: all of its keys are read, and exactly what is not built is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from driver.config.errors import ConfigInvalid
+from driver.config.load import parse
+from driver.config.models import Config, ControlTable, DriverTable, JournalTable, LogTable, SupervisorTable
+from driver.config.providers import McpProviderTable, ToolTable
+
+EXAMPLE = Path(__file__).with_name("example.toml").read_text(encoding="utf-8")
+SUPPORTED = EXAMPLE.partition("# --- from here on")[0]
+
+
+def supported() -> Config:
+    """Return the part of the example that this version can run."""
+    return parse(SUPPORTED, Path("/etc/effectd/effectd.toml"))
+
+
+def test_the_supported_part_is_valid() -> None:
+    """Every key of the contract that means something today is accepted."""
+    assert set(supported().providers) == {"issues", "remote"}
+
+
+def test_the_values_shown_are_the_defaults() -> None:
+    """A table with the values of the contract is the same as a table without them."""
+    config = supported()
+    assert config.driver == DriverTable(id="sbx-7")
+    assert config.journal == JournalTable()
+    assert config.log == LogTable()
+    assert config.supervisor == SupervisorTable()
+    control = ControlTable(url="wss://h", scope="s", token_file=Path("/t"))
+    shown = config.control
+    assert shown is not None
+    for key in ("allow_plaintext", "dead_after_s", "max_frame_bytes", "intent_ack", "intent_ack_timeout_s"):
+        assert getattr(shown, key) == getattr(control, key)
+    issues = config.providers["issues"]
+    bare = McpProviderTable(kind="mcp", argv=("x",))
+    for key in ("key", "late_result_s", "answer_max_bytes", "trust_annotations"):
+        assert getattr(issues, key) == getattr(bare, key)
+    shown_tool = issues.tools["create_issue"].model_copy(update={"dedupe_horizon_s": None, "receipt": None})
+    assert shown_tool == ToolTable()
+
+
+def test_exactly_what_is_not_built_is_refused() -> None:
+    """All of the contract is understood: the only problems are of features that do not exist yet."""
+    with pytest.raises(ConfigInvalid) as raised:
+        parse(EXAMPLE, Path("/etc/effectd/effectd.toml"))
+    refused = raised.value.problems
+    assert all(problem.unsupported for problem in refused)
+    assert [str(problem).partition(":")[0] for problem in refused] == [
+        "[gateway]",
+        "[providers.later] key",
+        "[providers.later.tools.create_issue] retry",
+        "[providers.later.tools.create_issue] redact",
+        "[providers.later.tools.create_issue.compensate]",
+        "[providers.later.tools.create_issue.probe]",
+        "[providers.later.tools.merge] approval",
+        "[providers.shell] kind",
+        "[providers.shop] kind",
+        "[providers.shop] key",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[control]\nurl = "wss://h"\nscope = "s"\ntoken_file = "t"\nintent_ack = "required"',
+        '[supervisor]\nmodel = "openai"\nmodel_name = "m"\nbase_url = "http://127.0.0.1:1"',
+        '[supervisor]\nmodel = "anthropic"\nmodel_name = "m"\napi_key_file = "k"',
+        '[supervisor]\nmodel = "command"\nargv = ["triage"]',
+        '[providers.x]\nkind = "mcp"\nurl = "https://h"\nkey = "header:Idempotency-Key"',
+        "[gateway]",
+    ],
+)
+def test_a_feature_that_is_not_built_is_the_only_problem(text: str) -> None:
+    """The error says that this version does not support it, and what it does support."""
+    with pytest.raises(ConfigInvalid) as raised:
+        parse(text, Path("/etc/effectd/effectd.toml"))
+    (only,) = raised.value.problems
+    assert only.unsupported
+    assert "this version of effectd does not support it yet; supported: " in str(only)

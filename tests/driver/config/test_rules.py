@@ -1,0 +1,129 @@
+"""Contradictions: keys that are right alone, and wrong together."""
+
+from pathlib import Path
+
+import pytest
+
+from driver.config.errors import ConfigInvalid
+from driver.config.load import parse
+
+CONTROL = '[control]\nscope = "s"\ntoken_file = "t"\n'
+MCP = '[providers.x]\nkind = "mcp"\n'
+STDIO = MCP + 'argv = ["x"]\n'
+TOOL = "[providers.x.tools.t]\n"
+PROBE = '[providers.x.tools.t.probe]\nmatches = "a"\n'
+
+
+def clashes(text: str) -> list[str]:
+    """Return table and key of each contradiction in `text`, which may also use what is not built."""
+    try:
+        parse(text, Path("/etc/effectd/effectd.toml"))
+    except ConfigInvalid as error:
+        return [str(problem) for problem in error.problems if not problem.unsupported]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[driver]\nruntime_dir = "/' + "r" * 93 + '"', "[driver] runtime_dir: too long"),
+        (CONTROL + 'url = "ws://plane.example"', "[control] url: ws:// sends the token in the clear"),
+        (CONTROL + 'url = "ws://127.0.0.1.example"', "[control] url: ws:// sends the token in the clear"),
+        (CONTROL + 'url = "ws://localhost"\nca_file = "c"', "[control] ca_file: means nothing with ws://"),
+        (
+            CONTROL + 'url = "wss://h"\nclient_key_file = "k"',
+            "[control] client_key_file: belongs to a certificate",
+        ),
+        ("[journal]\nmax_bytes = 1000", "[journal] reserve_bytes: 16,000,000 leaves no room"),
+        ('[gateway]\nlisten = "h:1"', "[gateway] token_file: missing, and required with listen"),
+        ('[supervisor]\nmodel = "openai"', "[supervisor] model_name: missing"),
+        ('[supervisor]\nmodel = "anthropic"\nmodel_name = "m"', "[supervisor] api_key_file: missing"),
+        ('[supervisor]\nmodel = "command"', "[supervisor] argv: missing"),
+        ('[supervisor]\nargv = ["x"]', '[supervisor] argv: belongs to model = "command"'),
+        ('[supervisor]\nbase_url = "http://h"', "[supervisor] base_url: belongs to"),
+        (MCP, "[providers.x] argv: missing, as is url"),
+        (STDIO + 'url = "http://h"', "[providers.x] argv: both argv and url are set"),
+        (MCP + 'url = "http://h"\ncwd = "x"', "[providers.x] cwd: belongs to a server that is started"),
+        (
+            STDIO + 'env = { A = "x" }\nenv_files = { A = "x" }',
+            "[providers.x] env_files: A stands in env too",
+        ),
+        (STDIO + 'key = "header:K"', '[providers.x] key: found "header:K"'),
+        ('[providers.x]\nkind = "command"\nkey = "meta"', '[providers.x] key: found "meta"'),
+        (
+            '[providers.x]\nkind = "http"\nbase_url = "http://h"\nkey = "sep3182"',
+            '[providers.x] key: found "sep',
+        ),
+        (STDIO + TOOL + "idempotent = true", "[providers.x.tools.t] dedupe_horizon_s: missing"),
+        (
+            STDIO + TOOL + 'retry = "same-key"',
+            '[providers.x.tools.t] retry: found "same-key", which needs idem',
+        ),
+        (
+            STDIO + 'key = "none"\n' + TOOL + 'retry = "same-key"\nidempotent = true\ndedupe_horizon_s = 9',
+            '[providers.x.tools.t] retry: found "same-key", which needs a key carrier',
+        ),
+        (
+            STDIO
+            + TOOL
+            + 'retry = "same-key"\nidempotent = true\ndedupe_horizon_s = 9\napproval = "required"',
+            '[providers.x.tools.t] retry: found "same-key", which excludes approval',
+        ),
+        (
+            STDIO + TOOL + 'effect = "read"\n[providers.x.tools.t.compensate]\ntool = "u"',
+            "[providers.x.tools.t] compensate: belongs to a write",
+        ),
+        (
+            STDIO + PROBE + 'tool = "u"',
+            '[providers.x.tools.t.probe] tool: found "u"; allowed: a tool of the same',
+        ),
+        (
+            STDIO + PROBE + 'tool = "t"',
+            '[providers.x.tools.t.probe] tool: found "t"; allowed: a tool of the same',
+        ),
+    ],
+)
+def test_a_contradiction_names_the_key_to_change(text: str, expected: str) -> None:
+    """Each rule fires on the smallest configuration that breaks it, and alone."""
+    (only,) = clashes(text)
+    assert expected in only
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[driver]\nruntime_dir = "/' + "r" * 92 + '"',
+        CONTROL + 'url = "ws://localhost:1/x"',
+        CONTROL + 'url = "ws://127.0.0.1:1/x"',
+        CONTROL + 'url = "ws://[::1]:1/x"',
+        CONTROL + 'url = "ws://plane.example"\nallow_plaintext = true',
+        CONTROL + 'url = "wss://h"\nclient_cert_file = "c"',
+        '[gateway]\nlisten = "h:1"\ntoken_file = "t"',
+        MCP + 'url = "http://h"\nkey = "header:K"',
+        STDIO + TOOL + "dedupe_horizon_s = 9",
+        STDIO + TOOL + 'retry = "same-key"\nidempotent = true\ndedupe_horizon_s = 9',
+        STDIO + PROBE + 'tool = "u"\n[providers.x.tools.u]\neffect = "read"',
+    ],
+)
+def test_what_a_rule_allows_is_no_contradiction(text: str) -> None:
+    """Next to each rule's limit everything is as before."""
+    assert clashes(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CONTROL + "url = 3\nclient_key_file = 'k'", ["[control] client_key_file", "[control] url"]),
+        (CONTROL + 'url = "ws://h"\nallow_plaintext = 3', ["[control] allow_plaintext"]),
+        (STDIO + 'url = "x"\nkey = "?"', ["[providers.x] key", "[providers.x] url"]),
+        (STDIO + TOOL + 'retry = "same-key"\nidempotent = 1', ["[providers.x.tools.t] idempotent"]),
+        (
+            STDIO + PROBE + 'tool = "u"\n[providers.x.tools.u]\neffect = "raed"',
+            ["[providers.x.tools.u] effect"],
+        ),
+        ("[journal]\nmax_bytes = 1\nreserve_bytes = 0", ["[journal] reserve_bytes"]),
+    ],
+)
+def test_a_rule_says_nothing_about_a_key_that_is_wrong_by_itself(text: str, expected: list[str]) -> None:
+    """A wrong key is reported once, as wrong, and not again for what its value might have meant."""
+    assert sorted(clash.partition(":")[0] for clash in clashes(text)) == expected
