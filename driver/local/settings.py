@@ -1,0 +1,57 @@
+"""Where the local API listens, and every limit of it, named once.
+
+Part of `driver.local`; imports only the standard library.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+INSPECT_SOCKET: Final = "inspect.sock"
+OPERATOR_SOCKET: Final = "operator.sock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLimits:
+    """Each bound of one socket. At a bound a request is refused or a connection closed, and which is said."""
+
+    connections_max: int = 256
+    """Open connections; a further one ends the one that has been idle longest. Two sockets at this bound
+    leave half of the usual 1,024 file descriptors to everything else."""
+    streams_max: int = 64
+    """`follow` and `verify` streams at once: they may last for ever, so they may not be all connections."""
+    reads_max: int = 4
+    """Reads of the journal in flight: commits take turns with them, so a crowd of readers must wait
+    outside."""
+    header_bytes_max: int = 16_384
+    body_bytes_max: int = 65_536
+    request_s: float = 10.0
+    """From the connection, or from the last answer, until a request's head is complete, and again for its
+    body."""
+    stall_s: float = 120.0
+    """How long a client may leave its answer unread, with our buffers full, before it is cut off."""
+    drain_s: float = 2.0
+    """How long answers in progress may take once the daemon stops."""
+    page_bytes_max: int = 4_194_304
+    """A page ends early at this size: receipts may be large, and 500 of them larger than memory."""
+    batch_bytes_max: int = 262_144
+    """Events written to a stream in one piece; also what one follower may hold in memory unsent."""
+    batch_events_max: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSettings:
+    """What `serve_local` needs to know."""
+
+    runtime_dir: Path
+    limits: LocalLimits = field(default_factory=LocalLimits)
+
+    @property
+    def inspect_socket(self) -> Path:
+        """The socket for reads, open to the group."""
+        return self.runtime_dir / INSPECT_SOCKET
+
+    @property
+    def operator_socket(self) -> Path:
+        """The socket for everything, open to the owner alone."""
+        return self.runtime_dir / OPERATOR_SOCKET
