@@ -39,7 +39,7 @@ class Provider(Protocol):
         ...
 
     def ready(self, call: ToolCall) -> bool:
-        """True where `dispatch` would send `call` now: nothing is to be started, and `prepare` has no objection.
+        """True where `dispatch` would send `call` now: nothing is to be started, `prepare` does not object.
 
         Acceptance and intent may then share a commit.
         """

@@ -1,0 +1,265 @@
+"""A server's process: started with a scrubbed environment, ended with everything that it started.
+
+Part of `driver.providers.mcp`; imports its `settings`. Nothing here knows what goes through the pipes.
+
+Theory of operation ------------------- The three pipes are our own, and not those of asyncio's subprocess
+support, for two reasons: only a write of our own tells how much of a message has left, and no buffer of a
+library stands between the cap on a message and the pipe. Our ends do not block; the child's ends do.
+
+The child leads a session and a process group, so that all that it starts can be ended with it. When the
+daemon is killed, the child's stdin ends, which ends a well-behaved server, and the kernel kills it (`setpriv
+--pdeathsig`), which ends any other: a tool that goes on behind the back of the next daemon would be an effect
+that nobody awaits.
+"""
+
+import os
+import select
+import shutil
+import signal
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import anyio
+import structlog
+from anyio.abc import Process
+
+from driver.providers.mcp.settings import StdioServer
+
+INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""What a child gets of the daemon's environment; all else may be a secret."""
+POLITE_EXIT_S: Final = 2.0
+"""From the end of its stdin until SIGTERM goes to its group."""
+TERM_EXIT_S: Final = 2.0
+"""From SIGTERM until SIGKILL."""
+KILL_EXIT_S: Final = 2.0
+"""From SIGKILL until we stop waiting for the kernel."""
+CHUNK_BYTES: Final = 65_536
+"""What is read at once: the capacity of a pipe."""
+STDERR_LINE_BYTES_MAX: Final = 1_000
+"""A line of a server's stderr is logged up to this."""
+ENV_FILE_BYTES_MAX: Final = 65_536
+"""What the content of an `env_files` entry may be at most."""
+
+_SETPRIV: Final = "/usr/bin/setpriv"
+
+log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
+
+
+class SpawnFailed(Exception):
+    """The server could not be started: nothing of any call left."""
+
+    def __init__(self, provider: str, detail: str) -> None:
+        self.provider = provider
+        super().__init__(f"the server of provider {provider} cannot be started: {detail}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Launch:
+    """What is handed to the kernel."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+
+
+class Child:
+    """A running server. Use `start`; whoever starts one closes it, in the same task."""
+
+    def __init__(self, provider: str, process: Process, stdin: int, stdout: int, stderr: int) -> None:
+        self._provider = provider
+        self._process = process
+        self._stdin: int | None = stdin
+        self._stdout = stdout
+        self._stderr = stderr
+
+    @classmethod
+    async def start(cls, provider: str, server: StdioServer) -> Self:
+        """Return the started server. Raises `SpawnFailed`."""
+        launch = await anyio.to_thread.run_sync(_prepare, provider, server)
+        theirs_in, ours_in = os.pipe2(os.O_CLOEXEC)
+        ours_out, theirs_out = os.pipe2(os.O_CLOEXEC)
+        ours_err, theirs_err = os.pipe2(os.O_CLOEXEC)
+        ours, theirs = (ours_in, ours_out, ours_err), (theirs_in, theirs_out, theirs_err)
+        for fd in ours:
+            os.set_blocking(fd, False)
+        try:
+            # in this thread, not in a worker: the kernel ties the child's life to the thread that starts it
+            process = await anyio.open_process(
+                launch.argv,
+                stdin=theirs_in,
+                stdout=theirs_out,
+                stderr=theirs_err,
+                env=launch.env,
+                cwd=launch.cwd,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            _close_all(ours)
+            raise SpawnFailed(provider, str(error)) from error
+        except BaseException:
+            _close_all(ours)
+            raise
+        finally:
+            _close_all(theirs)
+        return cls(provider, process, *ours)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also that of its session and group."""
+        return self._process.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """The exit status once it is known: negative for a signal."""
+        return self._process.returncode
+
+    def can_take(self) -> bool:
+        """True where at least one byte can be written now. Raises `BrokenPipeError` where nobody reads."""
+        return _can_take(self._writing_end())
+
+    def write_some(self, data: memoryview) -> int:
+        """Return how many bytes of `data` the pipe took, 0 where it is full. Raises `OSError`."""
+        try:
+            return os.write(self._writing_end(), data)
+        except BlockingIOError:
+            return 0
+
+    async def writable(self) -> None:
+        """Wait until `can_take` has something new to say."""
+        await anyio.wait_writable(self._writing_end())
+
+    async def receive(self) -> bytes:
+        """Return the next bytes of stdout, none at its end."""
+        return await _receive(self._stdout)
+
+    async def log_stderr(self) -> None:
+        """Drain stderr to its end, so that the server never blocks on it; each line is a debug event, cut."""
+        rest = b""
+        while chunk := await _receive(self._stderr):
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[-STDERR_LINE_BYTES_MAX:]
+            for line in lines:
+                text = line[:STDERR_LINE_BYTES_MAX].decode("utf-8", "backslashreplace")
+                log.debug("server_stderr", provider=self._provider, pid=self.pid, text=text)
+
+    async def close(self) -> None:
+        """End the server and all of its group: close stdin, then SIGTERM, then SIGKILL. At most 6 s.
+
+        Nobody else may be reading its pipes any more. A cancelled caller waits for it all the same.
+        """
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as draining:
+                draining.start_soon(_discard, self._stdout)
+                draining.start_soon(_discard, self._stderr)
+                await self._end()
+                draining.cancel_scope.cancel()
+            _close_all((self._stdout, self._stderr))
+            if self.exit_status is None:
+                log.warning("server_survived_sigkill", provider=self._provider, pid=self.pid)
+            else:
+                await self._process.aclose()
+        log.debug("server_ended", provider=self._provider, pid=self.pid, exit_status=self.exit_status)
+
+    async def _end(self) -> None:
+        if self._stdin is not None:
+            os.close(self._stdin)
+            self._stdin = None
+        if not await self._exits_within(POLITE_EXIT_S):
+            self._signal_group(signal.SIGTERM)
+            if not await self._exits_within(TERM_EXIT_S):
+                self._signal_group(signal.SIGKILL)
+                await self._exits_within(KILL_EXIT_S)
+        self._signal_group(signal.SIGKILL)  # what it started and left behind
+
+    async def _exits_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self._process.wait()
+        return self._process.returncode is not None
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return  # all gone
+        except PermissionError:
+            # a member that changed its user; the others were signalled
+            log.warning("server_group_not_signalled", provider=self._provider, pid=self.pid)
+
+    def _writing_end(self) -> int:
+        if self._stdin is None:
+            raise BrokenPipeError
+        return self._stdin
+
+
+def _prepare(provider: str, server: StdioServer) -> _Launch:
+    """Read what the start needs from disk. Runs in a worker thread. Raises `SpawnFailed`."""
+    env = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    env |= server.env
+    for name, path in server.env_files.items():
+        env[name] = _content(provider, name, path)
+    if not server.cwd.is_dir():
+        raise SpawnFailed(provider, f"its cwd {server.cwd} is no folder")
+    program = shutil.which(_absolute(server.argv[0], server.cwd), path=env.get("PATH"))
+    if program is None:
+        raise SpawnFailed(provider, f"there is no program {server.argv[0]!r} on its PATH that may be run")
+    argv = (program, *server.argv[1:])
+    if Path(_SETPRIV).exists():
+        argv = (_SETPRIV, "--pdeathsig", "KILL", "--", *argv)
+    return _Launch(argv=argv, env=env, cwd=server.cwd)
+
+
+def _absolute(program: str, cwd: Path) -> str:
+    """A program with a `/` in its name is looked for from the child's folder, as a shell would."""
+    return str(cwd / program) if "/" in program else program
+
+
+def _content(provider: str, name: str, path: Path) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SpawnFailed(provider, f"env_files.{name}: {path} is no regular file")
+            data = os.read(descriptor, ENV_FILE_BYTES_MAX + 1)
+        finally:
+            os.close(descriptor)
+        text = data.decode().removesuffix("\n")
+    except OSError as error:
+        raise SpawnFailed(provider, f"env_files.{name}: {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise SpawnFailed(provider, f"env_files.{name}: {path} is not UTF-8 text") from None
+    if not text or "\0" in text or len(data) > ENV_FILE_BYTES_MAX:
+        detail = f"must hold 1 to {ENV_FILE_BYTES_MAX} bytes of text, none of them zero"
+        raise SpawnFailed(provider, f"env_files.{name}: {path} {detail}")
+    return text
+
+
+def _can_take(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    state = sum(events for _, events in poll.poll(0))
+    if state & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+        raise BrokenPipeError
+    return bool(state & select.POLLOUT)
+
+
+async def _receive(fd: int) -> bytes:
+    while True:
+        try:
+            return os.read(fd, CHUNK_BYTES)
+        except BlockingIOError:
+            await anyio.wait_readable(fd)
+        except OSError:
+            return b""
+
+
+async def _discard(fd: int) -> None:
+    while await _receive(fd):
+        await anyio.lowlevel.checkpoint()
+
+
+def _close_all(fds: tuple[int, ...]) -> None:
+    for fd in fds:
+        os.close(fd)
