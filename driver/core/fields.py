@@ -42,7 +42,10 @@ TEXT_MAX: Final = 256
 MESSAGE_MAX: Final = 500
 """Characters in a message about a malformed frame; a longer one is cut."""
 
-_HEX32: Final = "^[0-9a-f]{32}$"
+HEX32_PATTERN: Final = "^[0-9a-f]{32}$"
+"""A `journal_id`, a `boot_id` or a chain value."""
+TIMESTAMP_PATTERN: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$"
+"""UTC with microseconds: it sorts as text in the order of time."""
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
 
 
@@ -89,16 +92,14 @@ Note = Annotated[str, Strict(), AfterValidator(_fits_note)]
 Object = Annotated[JsonObject, GetPydanticSchema(_object_schema), WithJsonSchema({"type": "object"})]
 TraceParent = Annotated[str | None, Strict(), AfterValidator(_traceparent_or_none)]
 
-JournalIdField = Annotated[JournalId, Strict(), Field(pattern=_HEX32)]
-BootIdField = Annotated[BootId, Strict(), Field(pattern=_HEX32)]
-ChainField = Annotated[Chain, Strict(), Field(pattern=_HEX32)]
+JournalIdField = Annotated[JournalId, Strict(), Field(pattern=HEX32_PATTERN)]
+BootIdField = Annotated[BootId, Strict(), Field(pattern=HEX32_PATTERN)]
+ChainField = Annotated[Chain, Strict(), Field(pattern=HEX32_PATTERN)]
 RunIdField = Annotated[RunId, Strict(), Field(pattern=ID_PATTERN)]
 CommandIdField = Annotated[CommandId, Strict(), Field(pattern=ID_PATTERN)]
 PlaneCommandIdField = Annotated[CommandId, Strict(), Field(pattern=ID_PATTERN), AfterValidator(_is_planes)]
 OperationIdField = Annotated[OperationId, Strict(), Field(pattern=ID_PATTERN)]
-TimestampField = Annotated[
-    Timestamp, Strict(), Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$")
-]
+TimestampField = Annotated[Timestamp, Strict(), Field(pattern=TIMESTAMP_PATTERN)]
 
 T = TypeVar("T")
 

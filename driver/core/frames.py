@@ -98,7 +98,7 @@ class Nack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFrame:
-    """One delivery of a command. `data` is as received: `commands.parse_data` reads it, by `kind`."""
+    """One delivery of a command. `data` is as received, and belongs to `kind`."""
 
     type: Literal["command"] = "command"
     command_id: PlaneCommandIdField
@@ -149,7 +149,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFrame:
-    """The envelope of a committed event. `data` belongs to `kind` (`store.events` defines each)."""
+    """The envelope of a committed event. `data` belongs to `kind`."""
 
     type: Literal["event"] = "event"
     journal_id: JournalIdField
@@ -178,7 +178,7 @@ class InvalidEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Retention pruned the events `from_` to `to`; `chain` is the chain as of `to`."""
+    """Retention pruned the events `from` to `to`; `chain` is the chain as of `to`."""
 
     type: Literal["gap"] = "gap"
     from_: Annotated[Positive, Field(alias="from")]
