@@ -1,0 +1,308 @@
+"""A sandbox with a daemon in it: its folders, configuration, lives, and the ledger of what really happened.
+
+A life is started from the zygote (`start`) or as the real executable (`execute`); either way it is a process
+of its own that can be killed at any moment. Everything is waited for by an event: a frame, a datagram of
+sd_notify, the end of a process.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from tests.system.history import Json
+from tests.system.plane import PATIENCE_S, TOKEN, ScriptedPlane
+from tests.system.zygote import ROOT, Zygote
+
+SERVER: Final = ROOT / "tests" / "servers" / "counter_mcp.py"
+KILL_AT: Final = "EFFECTD_KILL_AT"
+DATAGRAM_BYTES_MAX: Final = 4_096
+
+Tables = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class Life:
+    """One process of the daemon."""
+
+    pid: int
+    output: Path
+    channel: socket.socket
+    """Where it notifies its service manager."""
+    pidfd: int
+    code: int | None = None
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    states: list[str] = field(default_factory=list[str])
+    """What it told its service manager, in order."""
+
+    @property
+    def text(self) -> str:
+        """Everything it wrote to standard output and standard error."""
+        return self.output.read_text(errors="replace")
+
+    def lines(self, event: str) -> list[Json]:
+        """Return the log lines with this event name."""
+        found = (json.loads(line) for line in self.text.splitlines() if line.startswith("{"))
+        return [line for line in found if line.get("event") == event]
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal it; one that has ended is past caring."""
+        if not self.ended.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    async def exit_code(self) -> int:
+        """Return its exit code, or minus the signal that ended it, once it has ended."""
+        with anyio.move_on_after(PATIENCE_S):
+            await self.ended.wait()
+        assert self.code is not None, f"the daemon still runs after {PATIENCE_S} s: {self.text[-4000:]}"
+        return self.code
+
+    async def kill(self) -> None:
+        """End it as a power switch would."""
+        self.send(signal.SIGKILL)
+        await self.exit_code()
+
+    async def stop(self) -> int:
+        """Ask it to stop; return its exit code."""
+        self.send(signal.SIGTERM)
+        return await self.exit_code()
+
+    async def ready(self) -> None:
+        """Return once it has told its service manager that it is ready."""
+        with anyio.move_on_after(PATIENCE_S):
+            while "READY=1" not in self.states:
+                await self._hear()
+        assert "READY=1" in self.states, f"the daemon did not become ready: {self.code} {self.text[-4000:]}"
+
+    async def _hear(self) -> None:
+        """Take one datagram; raise where none will come any more."""
+        async with anyio.create_task_group() as tasks:
+
+            async def give_up() -> None:
+                await self.ended.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(give_up)
+            await anyio.wait_readable(self.channel)
+            self.states.extend(self.channel.recv(DATAGRAM_BYTES_MAX).decode().splitlines())
+            tasks.cancel_scope.cancel()
+        assert self.code is None, f"it ended with {self.code} before it was ready: {self.text[-4000:]}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Sandbox:
+    """See the module. Made by `sandbox`."""
+
+    root: Path
+    plane: ScriptedPlane | None
+    zygote: Zygote
+    tasks: TaskGroup
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    lives: list[Life] = field(default_factory=list[Life])
+
+    @property
+    def state(self) -> Path:
+        """The state folder."""
+        return self.root / "state"
+
+    @property
+    def runtime(self) -> Path:
+        """The runtime folder, with the sockets."""
+        return self.root / "run"
+
+    @property
+    def ledger(self) -> Path:
+        """Where the counting server writes a line for each effect."""
+        return self.root / "ledger"
+
+    @property
+    def token(self) -> Path:
+        """The token file."""
+        return self.root / "token"
+
+    @property
+    def config(self) -> Path:
+        """The configuration file."""
+        return self.root / "effectd.toml"
+
+    def configure(self, **tables: Mapping[str, Any]) -> None:
+        """Write the configuration: the usual one, with these tables' keys over it (`__` stands for a dot)."""
+        merged = self._usual()
+        for name, keys in tables.items():
+            merged.setdefault(name.replace("__", "."), {}).update(keys)
+        self.tables = merged
+        self.config.write_text(_toml(merged))
+
+    def _usual(self) -> dict[str, dict[str, Any]]:
+        server = [sys.executable, "-I", "-S", str(SERVER), str(self.ledger)]
+        usual: dict[str, dict[str, Any]] = {
+            "driver": {
+                "id": "sbx-test",
+                "state_dir": str(self.state),
+                "runtime_dir": str(self.runtime),
+                "drain_s": 5,
+            },
+            "log": {"level": "info", "format": "json"},
+            "providers.counter": {"kind": "mcp", "argv": server},
+            "providers.reader": {"kind": "mcp", "argv": server},
+            "providers.reader.tools.count": {"effect": "read"},
+        }
+        if self.plane is not None:
+            usual["control"] = {"url": self.plane.url, "scope": "test", "token_file": str(self.token)}
+        return usual
+
+    # --- lives
+
+    def start(self, *, kill_at: str | None = None, patch: str | None = None, **env: str) -> Life:
+        """Fork a life from the zygote. `kill_at` names the boundary where it kills itself."""
+        if kill_at is not None:
+            env[KILL_AT] = kill_at
+        output, channel = self._prepare(env)
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        arguments = ["run", "--config", str(self.config)]
+        reports = self.zygote.fork(arguments, env=env, patch=patch, output=descriptor)
+        os.close(descriptor)
+        line, rest = _first_line(reports)
+        life = Life(json.loads(line)["pid"], output, channel, os.pidfd_open(json.loads(line)["pid"]))
+        self.lives.append(life)
+        self.tasks.start_soon(_watch_reports, life, reports, rest)
+        return life
+
+    async def execute(self, *wrapper: str, kill_at: str | None = None, **env: str) -> Life:
+        """Start a life as the executable that users run; `wrapper` is a command line to run it under."""
+        if kill_at is not None:
+            env[KILL_AT] = kill_at
+        output, channel = self._prepare(env)
+        effectd = str(Path(sys.executable).parent / "effectd")
+        command = [*wrapper, effectd, "run", "--config", str(self.config)]
+        with output.open("ab") as stream:
+            process = await anyio.open_process(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env={**os.environ, **env},
+                start_new_session=True,
+            )
+        life = Life(process.pid, output, channel, os.pidfd_open(process.pid))
+        self.lives.append(life)
+        self.tasks.start_soon(_watch_process, life, process)
+        return life
+
+    def _prepare(self, env: dict[str, str]) -> tuple[Path, socket.socket]:
+        number = len(self.lives)
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        channel.bind(str(self.root / f"notify-{number}"))
+        env["NOTIFY_SOCKET"] = str(self.root / f"notify-{number}")
+        return self.root / f"output-{number}", channel
+
+    # --- what really happened
+
+    def effects(self) -> list[Json]:
+        """Return the ledger's lines."""
+        if not self.ledger.exists():
+            return []
+        return [json.loads(line) for line in self.ledger.read_text().splitlines()]
+
+    def executions(self) -> Counter[str]:
+        """Return how often each idempotency key was executed."""
+        return Counter(line["key"] for line in self.effects())
+
+    async def quiet(self) -> None:
+        """Return once no server of this sandbox is left that could still write to the ledger."""
+        for pid in self._servers():
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(pid)
+                with anyio.fail_after(PATIENCE_S):
+                    await anyio.wait_readable(descriptor)
+                os.close(descriptor)
+
+    def _servers(self) -> Iterator[int]:
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.fsencode(self.ledger) in (process / "cmdline").read_bytes():
+                    yield int(process.name)
+
+
+def _first_line(descriptor: int) -> tuple[bytes, bytes]:
+    """Read the zygote's first report: it writes it at once."""
+    text = b""
+    while b"\n" not in text:
+        chunk = os.read(descriptor, DATAGRAM_BYTES_MAX)
+        assert chunk, "the zygote is gone"
+        text += chunk
+    line, _, rest = text.partition(b"\n")
+    return line, rest
+
+
+async def _watch_reports(life: Life, reports: int, rest: bytes) -> None:
+    while b"\n" not in rest:
+        await anyio.wait_readable(reports)
+        chunk = os.read(reports, DATAGRAM_BYTES_MAX)
+        assert chunk, "the zygote is gone"
+        rest += chunk
+    os.close(reports)
+    _bury(life, json.loads(rest)["code"])
+
+
+async def _watch_process(life: Life, process: anyio.abc.Process) -> None:
+    _bury(life, await process.wait())
+
+
+def _bury(life: Life, code: int) -> None:
+    life.code = code
+    life.ended.set()
+
+
+def _toml(tables: Tables) -> str:
+    """Render tables of strings, numbers, booleans and lists: JSON's spelling of those is TOML's too."""
+    parts = [
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+        for name, keys in tables.items()
+    ]
+    return "\n".join(parts)
+
+
+@asynccontextmanager
+async def sandbox(
+    zygote: Zygote, plane: ScriptedPlane | None, **tables: Mapping[str, Any]
+) -> AsyncGenerator[Sandbox]:
+    """Make a sandbox, and leave nothing of it behind: no process, no file."""
+    # not pytest's folder: a socket's path may have 107 bytes
+    root = Path(tempfile.mkdtemp(prefix="effectd-"))
+    try:
+        async with anyio.create_task_group() as tasks:
+            made = Sandbox(root=root, plane=plane, zygote=zygote, tasks=tasks)
+            made.token.write_text(TOKEN + "\n")
+            made.token.chmod(0o600)
+            made.configure(**tables)
+            try:
+                yield made
+            finally:
+                await _close(made)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+async def _close(made: Sandbox) -> None:
+    with anyio.CancelScope(shield=True):
+        for life in made.lives:
+            await life.kill()
+            life.channel.close()
+            os.close(life.pidfd)
+        await made.quiet()
