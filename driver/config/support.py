@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
 from driver.config.errors import Problem, TablePath
-from driver.config.models import Config, ControlTable, SupervisorTable
-from driver.config.providers import CommonProviderTable, ToolTable
+from driver.config.models import Config, ControlTable, DriverTable, SupervisorTable
+from driver.config.providers import CommonProviderTable, McpProviderTable, ToolTable
 from driver.config.table import Table, tables
 
 T = TypeVar("T", bound=Table)
@@ -26,6 +26,7 @@ class Feature(Generic[T]):
 
 
 FEATURES: Final = (
+    Feature(DriverTable, "allow_self_approval", lambda driver: driver.allow_self_approval, "false"),
     Feature(Config, "gateway", lambda config: config.gateway is not None, "leave the table out"),
     Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
     Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
@@ -36,6 +37,7 @@ FEATURES: Final = (
         lambda provider: provider.key.partition(":")[0] not in {"none", "meta", "argument"},
         '"none", "meta" or "argument:NAME"',
     ),
+    Feature(McpProviderTable, "trust_annotations", lambda provider: provider.trust_annotations, "false"),
     Feature(ToolTable, "approval", lambda tool: tool.approval != "none", '"none"'),
     Feature(ToolTable, "retry", lambda tool: tool.retry != "never", '"never"'),
     Feature(ToolTable, "redact", lambda tool: bool(tool.redact), "leave it out"),

@@ -1,0 +1,76 @@
+"""The command `effectd`: its subcommands by name, and one way in which all of them fail.
+
+Part of `driver.cli`. Imports nothing heavy: a subcommand's module is imported when it is called, so that help
+and the reads start quickly.
+
+Exit codes of every subcommand (`doctor` has its own): 0 done, 1 refused or unhealthy, 2 usage or configuration,
+3 daemon not reachable, 70 a bug of ours. An error is one line on standard error, with what to do next; a
+configuration with several mistakes has one line for each.
+"""
+
+import traceback
+from importlib import import_module
+from typing import Final
+
+import click
+
+from driver.cli.failures import Misconfigured, OurBug
+from driver.cli.packages import ForeignPackage, check_packages
+from driver.config.errors import ConfigError
+
+COMMANDS: Final = {
+    # name: (module and attribute, the line in `effectd --help`)
+    "run": ("driver.cli.run:run", "The daemon."),
+    "check": ("driver.cli.check:check", "Validate the configuration and the tool contracts."),
+}
+"""Every subcommand, in the order of `effectd --help`. A new one is one line here, and its module."""
+
+
+class Effectd(click.Group):
+    """A group whose commands are imported when they are called, and whose errors have stable exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, as the table has them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return the command, None where there is none of that name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table, and import nothing."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command, and turn what it raises into one line and an exit code."""
+        try:
+            check_packages()
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, OSError):
+            raise
+        except (ConfigError, ForeignPackage) as error:
+            raise Misconfigured(error) from error
+        except Exception as error:
+            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+            raise OurBug(error) from error
+
+
+@click.group(cls=Effectd, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="effectd", message="%(prog)s %(version)s")
+def main() -> None:
+    """Run an agent's tool calls so that one intended effect happens once.
+
+    What cannot be known is called unknown, and kept until it is settled.
+
+    Each command says more with --help. For shell completion put this into your shell's start file:
+    eval "$(_EFFECTD_COMPLETE=bash_source effectd)", with zsh_source or fish_source for those shells.
+    """

@@ -1,0 +1,24 @@
+"""Options that many commands have, each defined once.
+
+Part of `driver.cli`; imports click and `driver.config.load`.
+"""
+
+from pathlib import Path
+
+import click
+
+from driver.config.load import DEFAULT_PATH
+
+config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_PATH,
+    show_default=True,
+    metavar="FILE",
+    help="The configuration; state and sockets are found through it.",
+)
+"""`--config FILE`, which every command takes, as the parameter `config_file`."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+"""`--json`, which every read takes, as the parameter `as_json`."""

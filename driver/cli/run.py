@@ -1,0 +1,25 @@
+"""`effectd run`: the daemon, in the foreground.
+
+Part of `driver.cli`; imports `driver.config` and `driver.daemon`.
+"""
+
+from pathlib import Path
+
+import click
+
+from driver import daemon
+from driver.cli.options import config_option
+from driver.config.load import load
+
+
+@click.command()
+@config_option
+@click.pass_context
+def run(ctx: click.Context, config_file: Path) -> None:
+    """Run the daemon until SIGTERM or SIGINT.
+
+    It tells systemd when it is ready (Type=notify), and writes its log to standard error. Exits 0 when it was
+    stopped, 2 where the configuration or the journal forbid a start, 70 when the journal failed, 71 when
+    there is no room to copy a journal whose fsync failed.
+    """
+    ctx.exit(daemon.main(load(config_file)))
