@@ -4,6 +4,7 @@ Part of `driver.cli`; imports click only.
 
     click.ClickException
      ├── Misconfigured   2   the configuration, or the installation, cannot be used
+     ├── SystemRefused   1   the operating system refused what the command needs
      └── OurBug         70   nobody expected this; the traceback stands above the line
 """
 
@@ -32,6 +33,16 @@ class Misconfigured(click.ClickException):
         super().__init__(str(cause))
 
 
+class SystemRefused(click.ClickException):
+    """The operating system refused what the command needs: a full disk, a forbidden file."""
+
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, cause: OSError) -> None:
+        self.cause = cause
+        super().__init__(f"{cause}; mend that, and try again")
+
+
 class OurBug(click.ClickException):
     """An exception that no part of effectd foresaw."""
 
@@ -40,6 +51,6 @@ class OurBug(click.ClickException):
     def __init__(self, cause: Exception) -> None:
         self.cause = cause
         super().__init__(
-            f"{type(cause).__name__} is a bug in effectd: please report it, with the lines above and the output of "
-            "'effectd --version'"
+            f"{type(cause).__name__} is a bug in effectd: please report it, "
+            "with the lines above and the output of 'effectd --version'"
         )

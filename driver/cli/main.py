@@ -3,9 +3,9 @@
 Part of `driver.cli`. Imports nothing heavy: a subcommand's module is imported when it is called, so that help
 and the reads start quickly.
 
-Exit codes of every subcommand (`doctor` has its own): 0 done, 1 refused or unhealthy, 2 usage or configuration,
-3 daemon not reachable, 70 a bug of ours. An error is one line on standard error, with what to do next; a
-configuration with several mistakes has one line for each.
+Exit codes of every subcommand (`doctor` has its own): 0 done, 1 refused or unhealthy, 2 usage or
+configuration, 3 daemon not reachable, 70 a bug of ours. An error is one line on standard error, with what to do
+next; a configuration with several mistakes has one line for each.
 """
 
 import traceback
@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from driver.cli.failures import Misconfigured, OurBug
+from driver.cli.failures import Misconfigured, OurBug, SystemRefused
 from driver.cli.packages import ForeignPackage, check_packages
 from driver.config.errors import ConfigError
 
@@ -55,8 +55,10 @@ class Effectd(click.Group):
         try:
             check_packages()
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, OSError):
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except OSError as error:
+            raise SystemRefused(error) from error
         except (ConfigError, ForeignPackage) as error:
             raise Misconfigured(error) from error
         except Exception as error:

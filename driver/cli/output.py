@@ -1,7 +1,7 @@
 """What commands write to standard output: renderings for people, JSON for machines.
 
-Part of `driver.cli`; imports click and rich. Colour is for terminals only, and NO_COLOR is honoured. Text that
-somebody else wrote goes through `driver.cli.plain` before it gets here.
+Part of `driver.cli`; imports click and rich. Colour is for terminals only, and NO_COLOR is honoured. Text
+that somebody else wrote goes through `driver.cli.plain` before it gets here.
 """
 
 import json
