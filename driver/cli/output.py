@@ -35,6 +35,13 @@ def show(renderings: Iterable[RenderableType]) -> None:
         screen.print(rendering)
 
 
+def write_lines(lines: Iterable[Text]) -> None:
+    """Write lines for people, each made of `text`; a long one is left to the terminal to wrap."""
+    out = console()
+    for line in lines:
+        out.print(line, soft_wrap=True)
+
+
 def write_json(value: JsonValue) -> None:
     """Write one JSON document for machines, in ASCII."""
     click.echo(json.dumps(value, indent=2))
