@@ -4,8 +4,8 @@ Part of `driver.cli`. Imports nothing heavy: a subcommand's module is imported w
 and the reads start quickly.
 
 Exit codes of every subcommand (`doctor` has its own): 0 done, 1 refused or unhealthy, 2 usage or
-configuration, 3 daemon not reachable, 70 a bug of ours. An error is one line on standard error, with what to do
-next; a configuration with several mistakes has one line for each.
+configuration, 3 daemon not reachable, 70 a bug of ours. An error is one line on standard error, with what to
+do next; a configuration with several mistakes has one line for each.
 """
 
 import traceback

@@ -12,6 +12,7 @@ from typing import Final
 import click
 from pydantic import JsonValue
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 PIPE_COLUMNS: Final = 10_000
 """Wider than any table: where nobody looks, no cell is wrapped or cut."""
@@ -29,17 +30,10 @@ def console() -> Console:
 
 
 def show(renderings: Iterable[RenderableType]) -> None:
-    """Write each rendering on lines of its own, as soon as it comes."""
+    """Write each rendering on lines of its own, as it comes; the terminal wraps a long line of text."""
     screen = console()
     for rendering in renderings:
-        screen.print(rendering)
-
-
-def write_lines(lines: Iterable[Text]) -> None:
-    """Write lines for people, each made of `text`; a long one is left to the terminal to wrap."""
-    out = console()
-    for line in lines:
-        out.print(line, soft_wrap=True)
+        screen.print(rendering, soft_wrap=isinstance(rendering, Text))
 
 
 def write_json(value: JsonValue) -> None:
