@@ -22,6 +22,11 @@ COMMANDS: Final = {
     # name: (module and attribute, the line in `effectd --help`)
     "run": ("driver.cli.run:run", "The daemon."),
     "check": ("driver.cli.check:check", "Validate the configuration and the tool contracts."),
+    "status": ("driver.cli.status:status", "How the daemon is."),
+    "ops": ("driver.cli.ops:ops", "Operations; with --unsettled, what may have happened and nobody knows."),
+    "show": ("driver.cli.ops:show", "The whole story of one operation."),
+    "runs": ("driver.cli.ops:runs", "Runs, and how much of each is unsettled."),
+    "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
 }
 """Every subcommand, in the order of `effectd --help`. A new one is one line here, and its module."""
 

@@ -1,0 +1,30 @@
+"""From a configuration file to an open door of the daemon that it belongs to.
+
+Part of `driver.cli`; imports `driver.config.load`, `driver.local.settings` and the client.
+"""
+
+from pathlib import Path
+from shlex import quote
+
+from driver.cli.client import Door, LocalClient
+from driver.config.load import DEFAULT_PATH, load
+from driver.local.settings import LocalSettings
+
+
+def inspect(config_file: Path) -> LocalClient:
+    """Return a client of the socket for reads. Raises `ConfigError`; connects when it is used."""
+    return LocalClient(Door(socket=_settings(config_file).inspect_socket, config=config_file))
+
+
+def operator(config_file: Path) -> LocalClient:
+    """Return a client of the socket for everything. Raises `ConfigError`; connects when it is used."""
+    return LocalClient(Door(socket=_settings(config_file).operator_socket, config=config_file))
+
+
+def flags(config_file: Path) -> str:
+    """Return what a suggested command needs to find the same daemon: nothing, or ` --config FILE`."""
+    return "" if config_file == DEFAULT_PATH else f" --config {quote(str(config_file))}"
+
+
+def _settings(config_file: Path) -> LocalSettings:
+    return LocalSettings(runtime_dir=load(config_file).driver.runtime_dir)

@@ -1,0 +1,64 @@
+"""What somebody who looks at an operation may do next: one table, of commands that exist.
+
+Part of `driver.cli`, pure: imports the store's vocabulary and the replies. A command that comes to life
+adds its line here, and every view that gives advice has it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from driver.cli.replies import Operation
+from store.lifecycle import OPEN, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """One piece of advice: for which operations, the command to type (if any), and what it is for."""
+
+    applies: Callable[[Operation], bool]
+    command: str | None
+    advice: str
+
+
+HINTS: Final = (
+    Hint(
+        applies=lambda operation: not operation.settled and operation.state not in OPEN,
+        command=None,
+        advice="Look in the provider whether it happened: the call carried the key {operation_id}.",
+    ),
+    Hint(
+        applies=lambda operation: not operation.settled and operation.state is State.UNKNOWN,
+        command=None,
+        advice="An answer that still arrives is recorded, and settles it by itself.",
+    ),
+    Hint(
+        applies=lambda operation: not operation.settled and operation.state not in OPEN,
+        command=None,
+        advice=(
+            "Nothing runs it again by itself: the same command, redelivered, gets this receipt, and an equal "
+            "call of the same run is refused (unless it says `repeat`)."
+        ),
+    ),
+    Hint(
+        applies=lambda operation: operation.state in OPEN,
+        command="effectd tail --follow",
+        advice="watch what becomes of it",
+    ),
+    Hint(
+        applies=lambda _: True,
+        command="effectd show {operation_id}",
+        advice="its whole story: deliveries, attempts, evidence, arguments, answer",
+    ),
+)
+"""In the order in which they are shown."""
+
+
+def hints_for(operation: Operation) -> Iterator[tuple[str | None, str]]:
+    """Yield (command or None, advice) for `operation`, ready to be typed."""
+    for hint in HINTS:
+        if hint.applies(operation):
+            command = (
+                None if hint.command is None else hint.command.format(operation_id=operation.operation_id)
+            )
+            yield command, hint.advice.format(operation_id=operation.operation_id)

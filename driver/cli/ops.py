@@ -1,0 +1,148 @@
+"""`effectd ops`, `show` and `runs`: what was called, and what may have happened.
+
+Part of `driver.cli`.
+
+    click.ClickException
+     └── NoOperation   1   `show` was given a command that is no tool call
+"""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+import click
+
+from driver.cli import doors, views
+from driver.cli.client import LocalClient, Parameters
+from driver.cli.failures import EXIT_REFUSED
+from driver.cli.options import config_option, json_option
+from driver.cli.output import show as write
+from driver.cli.output import write_json
+from driver.cli.plain import plain
+from driver.cli.replies import CommandReply, Operation, Page, Run, Story
+from driver.cli.story import story_lines
+from driver.local.queries import LIMIT_DEFAULT, LIMIT_MAX, REASONS
+from store.lifecycle import Effect, State
+
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=LIMIT_DEFAULT,
+    show_default=True,
+    help="At most so many.",
+)
+cursor_option = click.option(
+    "--cursor", metavar="CURSOR", help="Go on where an earlier page ended (its `next`)."
+)
+
+OPERATION_ID_PREFIX = "op_"
+
+
+class NoOperation(click.ClickException):
+    """The command exists, and is no tool call."""
+
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, command_id: str, command: CommandReply) -> None:
+        self.command = command
+        before = (command.receipt_seq or command.accepted_seq or 1) - 1
+        super().__init__(
+            plain(
+                f"the command {command_id} is a {command.kind}, which has no operation: "
+                f"see what became of it with 'effectd tail --after {before}'"
+            )
+        )
+
+
+@click.command()
+@click.option("--unsettled", is_flag=True, help="Those that may have happened, and nobody knows.")
+@click.option("--run", "run", metavar="RUN", help="Those of one run.")
+@click.option("--state", type=click.Choice([*State]), help="Those in this state.")
+@click.option("--effect", type=click.Choice([*Effect]), help="Those with this effect.")
+@click.option("--tool", metavar="PROVIDER/TOOL", help="Calls of one tool.")
+@click.option(
+    "--reason", type=click.Choice(REASONS), metavar="REASON", help="Those that ended for this reason."
+)
+@limit_option
+@cursor_option
+@config_option
+@json_option
+def ops(
+    config_file: Path,
+    *,
+    as_json: bool,
+    unsettled: bool,
+    limit: int,
+    **filters: str | None,
+) -> None:
+    """List operations, newest first.
+
+    `effectd ops --unsettled` is the one to type when something went wrong: it lists what may have happened,
+    how sure that is, since when, why, and what to do next.
+    """
+    parameters: dict[str, str | int | bool] = {"limit": limit, "unsettled": unsettled}
+    parameters |= {name: value for name, value in filters.items() if value is not None}
+    with doors.inspect(config_file) as client:
+        text = client.get("/v1/operations", parameters)
+        if as_json:
+            write_json(json.loads(text))
+            return
+        page = client.parse(Page[Operation], text)
+    now = datetime.now(UTC)
+    if unsettled:
+        write(views.unsettled_lines(page, now, doors.flags(config_file)))
+    elif page.items:
+        write([views.operation_table(page, now)])
+    else:
+        write([views.line("No operations match.")])
+    _write_more(page.next)
+
+
+@click.command()
+@click.argument("wanted", metavar="ID")
+@config_option
+@json_option
+def show(config_file: Path, wanted: str, *, as_json: bool) -> None:
+    """Tell the whole story of one operation. ID is its own, or that of its command."""
+    with doors.inspect(config_file) as client:
+        operation_id = wanted if wanted.startswith(OPERATION_ID_PREFIX) else _operation_of(client, wanted)
+        text = client.get(f"/v1/operations/{quote(operation_id, safe='')}")
+        if as_json:
+            write_json(json.loads(text))
+            return
+        told = client.parse(Story, text)
+    write(story_lines(told, datetime.now(UTC), doors.flags(config_file)))
+
+
+def _operation_of(client: LocalClient, command_id: str) -> str:
+    command = client.read(CommandReply, f"/v1/commands/{quote(command_id, safe='')}")
+    if command.operation_id is None:
+        raise NoOperation(command_id, command)
+    return command.operation_id
+
+
+@click.command()
+@limit_option
+@cursor_option
+@config_option
+@json_option
+def runs(config_file: Path, *, as_json: bool, limit: int, cursor: str | None) -> None:
+    """List runs, newest first, with how many of their operations are unsettled."""
+    parameters: Parameters = {"limit": limit} if cursor is None else {"limit": limit, "cursor": cursor}
+    with doors.inspect(config_file) as client:
+        text = client.get("/v1/runs", parameters)
+        if as_json:
+            write_json(json.loads(text))
+            return
+        page = client.parse(Page[Run], text)
+    if page.items:
+        write([views.run_table(page, datetime.now(UTC))])
+    else:
+        write([views.line("No runs yet.")])
+    _write_more(page.next)
+
+
+def _write_more(cursor: str | None) -> None:
+    if cursor is not None:
+        write([views.more_line(cursor)])

@@ -1,0 +1,193 @@
+"""What the daemon's local API answers, as typed values: the edge where the command line reads its JSON.
+
+Part of `driver.cli`; imports pydantic and the store's vocabulary. Unknown members are ignored, so that a
+newer daemon can be asked by an older command.
+"""
+
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from store.lifecycle import Effect, State
+
+T = TypeVar("T")
+
+
+class Reply(BaseModel):
+    """What every part of an answer holds to."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Fault(Reply):
+    """One wrong part of a request."""
+
+    name: str
+    message: str
+
+
+class ProblemReply(Reply):
+    """An RFC 9457 problem."""
+
+    status: int
+    code: str
+    detail: str
+    errors: tuple[Fault, ...] = ()
+
+
+class Page(Reply, Generic[T]):
+    """A part of a list."""
+
+    items: tuple[T, ...]
+    next: str | None
+    truncated: bool
+
+
+class Link(Reply):
+    """The link to the control plane."""
+
+    connected: bool
+    since: datetime | None
+    url: str | None
+
+
+class JournalFile(Reply):
+    """The journal's file."""
+
+    bytes: int
+    wal_bytes: int
+    last_commit_at: datetime | None
+
+
+class Status(Reply):
+    """`GET /v1/status`."""
+
+    state: str
+    driver_id: str
+    journal_id: str
+    boot_id: str
+    link: Link
+    last_seq: int
+    acked_seq: int
+    counts: dict[str, int]
+    unsettled: int
+    oldest_unsettled_age_s: float | None
+    journal: JournalFile
+    fence: str | None
+    integrity: str
+    fault_injection: tuple[str, ...]
+
+
+class Operation(Reply):
+    """An operation, as lists have it."""
+
+    operation_id: str
+    command_id: str
+    run_id: str
+    origin: str
+    tool: str
+    state: State
+    effect: Effect
+    effect_by: str | None
+    best_effort: bool
+    settled: bool
+    reason: str | None
+    receipt: JsonValue
+    attempt_count: int
+    metadata: dict[str, str] | None
+    accepted_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    deadline_at: datetime | None
+
+
+class Command(Reply):
+    """The command that an operation came from."""
+
+    kind: str
+    accepted_seq: int | None
+    accepted_at: datetime
+    expires_at: datetime | None
+    receipt_seq: int | None
+    receipt_kind: str | None
+
+
+class CommandReply(Command):
+    """A command alone."""
+
+    operation_id: str | None
+
+
+class Delivery(Reply):
+    """One arrival of a command."""
+
+    at: datetime
+    answer: str
+
+
+class Attempt(Reply):
+    """One execution."""
+
+    attempt: int
+    idempotency_key: str
+    key_carrier: str
+    started_seq: int
+    started_at: datetime
+    deadline_at: datetime
+    phase: str | None
+    outcome: str | None
+    reason: str | None
+    ended_at: datetime | None
+    duration_ms: int | None
+
+
+class Evidence(Reply):
+    """One thing that was learned about an attempt."""
+
+    attempt: int
+    seq: int
+    at: datetime
+    effect: Effect
+    source: str
+    actor: str | None
+
+
+class Story(Operation):
+    """An operation alone."""
+
+    args_digest: str
+    arguments: JsonValue
+    result: JsonValue
+    command: Command | None = None
+    deliveries: tuple[Delivery, ...]
+    attempts: tuple[Attempt, ...]
+    evidence: tuple[Evidence, ...]
+    events: tuple[int, ...]
+    parent_operation_id: str | None = None
+
+
+class Run(Reply):
+    """A run."""
+
+    run_id: str
+    ended: bool
+    outcome: str | None
+    operations: int
+    unsettled: int
+    first_at: datetime
+    last_at: datetime
+
+
+class Event(Reply):
+    """One line of `GET /v1/events`."""
+
+    seq: int
+    kind: str
+    at: datetime
+    run_id: str | None
+    command_id: str | None
+    operation_id: str | None
+    terminal: bool
+    best_effort: bool
+    data: dict[str, JsonValue] = Field(default_factory=dict)

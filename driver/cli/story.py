@@ -1,0 +1,121 @@
+"""`effectd show ID` for a person: one operation from its command to its last evidence, in the order of time.
+
+Part of `driver.cli`; imports rich's values, the replies, the views and the words. Nothing here prints.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+
+from pydantic import JsonValue
+from rich.text import Text
+
+from driver.cli import words
+from driver.cli.replies import Attempt, Evidence, Story
+from driver.cli.views import hint_lines, labelled, line, operation_lines, value_text
+from store.lifecycle import ENDED, Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Something that happened. `rank` orders what happened at the same time."""
+
+    at: datetime
+    rank: int
+    text: str
+
+
+def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Text]:
+    """Yield the operation, what happened to it in order, its arguments and answer, and what to do next."""
+    yield from operation_lines(told, now)
+    if told.parent_operation_id is not None:
+        yield labelled("part of", told.parent_operation_id)
+    yield line()
+    for day, moments in groupby(timeline(told), key=_day):
+        yield line((f"{day} (UTC)", "bold"))
+        for moment in moments:
+            yield line((f"  {_clock(moment.at)}  ", "dim"), moment.text)
+    yield line()
+    yield labelled("arguments", _value(told.arguments))
+    yield labelled("result", _value(told.result))
+    yield labelled("events", ", ".join(str(seq) for seq in told.events))
+    yield from hint_lines(told, flags)
+
+
+def timeline(told: Story) -> list[Moment]:
+    """Return all that happened to the operation, in the order of time."""
+    return sorted(_moments(told), key=lambda moment: (moment.at, moment.rank))
+
+
+def _moments(told: Story) -> Iterator[Moment]:
+    yield Moment(at=told.accepted_at, rank=1, text=_accepted(told))
+    for delivery in told.deliveries:
+        text = f"delivered: answered {delivery.answer}"
+        yield Moment(at=delivery.at, rank=0, text=text)
+    for attempt in told.attempts:
+        yield Moment(at=attempt.started_at, rank=2, text=_started(attempt))
+        if attempt.ended_at is not None:
+            yield Moment(at=attempt.ended_at, rank=3, text=_ended(attempt))
+    for item in told.evidence:
+        yield Moment(at=item.at, rank=4, text=_learned(item))
+    if told.ended_at is not None and told.state in ENDED:
+        yield Moment(at=told.ended_at, rank=5, text=_outcome(told))
+
+
+def _accepted(told: Story) -> str:
+    command = told.command
+    if command is None:
+        return "accepted"
+    seq = "" if command.accepted_seq is None else f" (event {command.accepted_seq})"
+    expiry = "" if command.expires_at is None else f", to be dispatched by {words.moment(command.expires_at)}"
+    return f"command {told.command_id} accepted{seq}{expiry}"
+
+
+def _started(attempt: Attempt) -> str:
+    return (
+        f"attempt {attempt.attempt}: intent recorded (event {attempt.started_seq}), "
+        f"key {attempt.idempotency_key} carried by {attempt.key_carrier}, "
+        f"deadline {words.moment(attempt.deadline_at)}"
+    )
+
+
+def _ended(attempt: Attempt) -> str:
+    took = "" if attempt.duration_ms is None else f" after {attempt.duration_ms:,} ms"
+    phase = "" if attempt.phase is None else f", last phase {attempt.phase}"
+    why = "" if attempt.reason is None else f": {words.reason(attempt.reason)}"
+    return f"attempt {attempt.attempt}: {attempt.outcome or 'ended'}{took}{phase}{why}"
+
+
+def _learned(item: Evidence) -> str:
+    effect = {
+        Effect.NONE: "it did not happen",
+        Effect.OCCURRED: "it happened",
+        Effect.UNKNOWN: "nobody can know",
+    }
+    who = f" {item.actor}" if item.actor is not None else ""
+    return (
+        f"evidence for attempt {item.attempt}: {effect[item.effect]}, "
+        f"says {words.source(item.source)}{who} (event {item.seq})"
+    )
+
+
+def _outcome(told: Story) -> str:
+    command = told.command
+    receipt = ""
+    if command is not None and command.receipt_seq is not None:
+        receipt = f"; its receipt is event {command.receipt_seq} ({command.receipt_kind or ''})"
+    return f"ended {told.state}{receipt}"
+
+
+def _value(value: JsonValue) -> str:
+    return "none recorded" if value is None else value_text(value)
+
+
+def _day(moment: Moment) -> str:
+    return f"{moment.at.astimezone(UTC):%Y-%m-%d}"
+
+
+def _clock(at: datetime) -> str:
+    clock = at.astimezone(UTC)
+    return f"{clock:%H:%M:%S}.{clock.microsecond // 1000:03d}"
