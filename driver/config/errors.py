@@ -52,9 +52,10 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used, and nothing was started."""
+    """The configuration at `path` cannot be used, and nothing was started; `problems` has every reason."""
 
     path: Path
+    problems: tuple[Problem, ...]
 
 
 class ConfigUnreadable(ConfigError):
@@ -63,11 +64,12 @@ class ConfigUnreadable(ConfigError):
     def __init__(self, path: Path, reason: str) -> None:
         self.path = path
         self.reason = reason
+        self.problems = (Problem(table=(), key=None, message=reason),)
         super().__init__(printable(f"{path}: {reason}"))
 
 
 class ConfigInvalid(ConfigError):
-    """`path` breaks the contract; `problems` has every mistake, in the order of the tables."""
+    """`path` breaks the contract in each of `problems`, in the order of the tables."""
 
     def __init__(self, path: Path, problems: Sequence[Problem]) -> None:
         self.path = path

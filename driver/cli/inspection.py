@@ -1,0 +1,152 @@
+"""Holds what the configuration declares about tools against what their providers serve.
+
+Part of `driver.cli`, pure: imports the configuration's models, `driver.core.contracts` and jsonschema.
+
+An *error* is a contract that cannot be kept: a call would fail, or its key would not arrive. A *notice* is
+what somebody should know who has not declared everything.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.validators import validator_for
+
+from driver.config.providers import CommonProviderTable, ToolTable
+from driver.core.contracts import ArgumentKey, parse_key_carrier
+from store.records import JsonObject, JsonValue
+
+Level = Literal["error", "notice"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found about a tool."""
+
+    level: Level
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReport:
+    """One tool that is declared, or served, or both; `effect` is what the daemon takes its calls for."""
+
+    name: str
+    declared: bool
+    served: bool
+    effect: Literal["read", "write"]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderReport:
+    """One provider; `error` says why it could not be asked, and then there are no tools."""
+
+    name: str
+    error: str | None
+    tools: tuple[ToolReport, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every contract can be kept."""
+        return self.error is None and not any(
+            finding.level == "error" for tool in self.tools for finding in tool.findings
+        )
+
+
+def inspect(
+    name: str,
+    provider: CommonProviderTable,
+    declared: Mapping[str, ToolTable],
+    served: Mapping[str, JsonObject],
+) -> ProviderReport:
+    """Return what is to be said about each tool of the provider `name`, by the tools' names.
+
+    `served` has each tool's definition (`inputSchema`, ...) as the provider lists it.
+    """
+    names = sorted(declared.keys() | served.keys())
+    return ProviderReport(
+        name=name,
+        error=None,
+        tools=tuple(_tool(tool, provider, declared.get(tool), served) for tool in names),
+    )
+
+
+def _tool(
+    name: str, provider: CommonProviderTable, table: ToolTable | None, served: Mapping[str, JsonObject]
+) -> ToolReport:
+    definition = served.get(name)
+    findings = _missing(name, served) if definition is None else _findings(provider, table, definition)
+    return ToolReport(
+        name=name,
+        declared=table is not None,
+        served=definition is not None,
+        effect=table.effect if table else "write",
+        findings=tuple(findings),
+    )
+
+
+def _missing(name: str, served: Mapping[str, JsonObject]) -> Iterator[Finding]:
+    near = difflib.get_close_matches(name, served, n=1)
+    hint = f"did you mean {near[0]}?" if near else "is it the right provider, and the right version of it?"
+    yield Finding(level="error", message=f"declared, and not served: {hint}")
+
+
+def _findings(
+    provider: CommonProviderTable, table: ToolTable | None, definition: JsonObject
+) -> Iterator[Finding]:
+    if table is None:
+        yield Finding(
+            level="notice", message="not declared: each call is a write, and is never repeated by itself"
+        )
+    elif table.effect == "read" and _hints_writing(definition):
+        yield Finding(level="notice", message='declared effect = "read"; the provider hints that it writes')
+    yield from _input(provider, definition.get("inputSchema"))
+    output = definition.get("outputSchema")
+    if output is not None and (wrong := _wrong_schema(output)):
+        yield Finding(level="notice", message=f"its output schema is wrong: {wrong}")
+
+
+def _hints_writing(definition: JsonObject) -> bool:
+    """The hint is the provider's own, and proves nothing."""
+    annotations = definition.get("annotations")
+    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is False
+
+
+def _input(provider: CommonProviderTable, schema: JsonValue) -> Iterator[Finding]:
+    wrong = _wrong_schema(schema)
+    if wrong is None and isinstance(schema, dict) and schema.get("type") != "object":
+        wrong = 'its type is not "object"'
+    if wrong:
+        yield Finding(level="error", message=f"its input schema is wrong, so no call can be checked: {wrong}")
+        return
+    carrier = parse_key_carrier(provider.key)
+    if isinstance(carrier, ArgumentKey) and not _takes(schema, carrier.name):
+        yield Finding(
+            level="error",
+            message=f'takes no argument "{carrier.name}", which key = "{provider.key}" adds to each call',
+        )
+
+
+def _takes(schema: JsonValue, argument: str) -> bool:
+    if not isinstance(schema, dict):
+        return schema is True
+    properties = schema.get("properties", {})
+    named = isinstance(properties, dict) and argument in properties
+    return named or schema.get("additionalProperties", True) is not False
+
+
+def _wrong_schema(schema: JsonValue) -> str | None:
+    """Return what is wrong with `schema`, None where nothing is."""
+    if not isinstance(schema, dict):
+        return "it is missing, or no JSON object"
+    validator = validator_for(schema, default=Draft202012Validator)
+    try:
+        validator.check_schema(schema)
+    except SchemaError as error:
+        return error.message
+    except RecursionError:
+        return "it is nested too deeply"
+    return None

@@ -1,0 +1,117 @@
+"""Contracts against served tools: what cannot be kept is an error, what should be known is a notice."""
+
+import pytest
+
+from driver.cli.inspection import Finding, ToolReport, inspect
+from driver.config.providers import McpProviderTable, ToolTable
+from store.records import JsonObject
+
+TAKES_ID: JsonObject = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}},
+    "additionalProperties": False,
+}
+
+
+def only(served: JsonObject | None, *, declared: ToolTable | None = None, key: str = "meta") -> ToolReport:
+    """Return the report of the tool `t`, served as `served`, and declared as `declared`."""
+    provider = McpProviderTable(kind="mcp", argv=("x",), key=key)
+    report = inspect(
+        "p",
+        provider,
+        {"t": declared} if declared else {},
+        {} if served is None else {"t": served},
+    )
+    (tool,) = report.tools
+    assert report.healthy == all(finding.level == "notice" for finding in tool.findings)
+    return tool
+
+
+def test_a_declared_tool_that_is_served_has_no_findings() -> None:
+    """All is well where the contract can be kept."""
+    tool = only({"inputSchema": TAKES_ID}, declared=ToolTable(effect="read"))
+    assert tool == ToolReport(name="t", declared=True, served=True, effect="read", findings=())
+
+
+def test_an_undeclared_tool_is_a_write() -> None:
+    """Nobody has to declare a tool, and should know what it is taken for."""
+    tool = only({"inputSchema": TAKES_ID})
+    assert (tool.declared, tool.served, tool.effect) == (False, True, "write")
+    assert [finding.level for finding in tool.findings] == ["notice"]
+
+
+def test_a_declared_tool_that_is_not_served_is_an_error() -> None:
+    """A contract for a tool that does not exist protects nothing."""
+    tool = only(None, declared=ToolTable())
+    assert not tool.served
+    assert [finding.level for finding in tool.findings] == ["error"]
+
+
+def test_a_name_that_was_mistyped_is_suggested() -> None:
+    """The served tool with almost that name is the likely meaning."""
+    provider = McpProviderTable(kind="mcp", argv=("x",))
+    report = inspect(
+        "p", provider, {"create_isue": ToolTable()}, {"create_issue": {"inputSchema": {"type": "object"}}}
+    )
+    assert not report.healthy
+    assert [tool.name for tool in report.tools] == ["create_issue", "create_isue"]
+    assert report.tools[1].findings == (
+        Finding(level="error", message="declared, and not served: did you mean create_issue?"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (None, "missing, or no JSON object"),
+        (True, "missing, or no JSON object"),
+        ({}, 'its type is not "object"'),
+        ({"type": "array"}, 'its type is not "object"'),
+        ({"type": "object", "required": "id"}, "'id' is not of type 'array'"),
+    ],
+)
+def test_an_input_schema_that_is_wrong_is_an_error(schema: JsonObject | None, expected: str) -> None:
+    """Arguments cannot be checked before the call where the schema itself is wrong."""
+    definition: JsonObject = {} if schema is None else {"inputSchema": schema}
+    (finding,) = only(definition, declared=ToolTable()).findings
+    assert finding.level == "error"
+    assert expected in finding.message
+
+
+def test_an_output_schema_that_is_wrong_is_a_notice() -> None:
+    """It costs a flag on the result, and no call."""
+    (finding,) = only({"inputSchema": TAKES_ID, "outputSchema": {"type": 3}}, declared=ToolTable()).findings
+    assert finding.level == "notice"
+
+
+def test_a_schema_of_an_unknown_dialect_is_taken_for_the_newest() -> None:
+    """A dialect that nobody knows is no reason to give up."""
+    schema: JsonObject = {"$schema": "https://example.org/mine", "type": "object"}
+    assert only({"inputSchema": schema}, declared=ToolTable()).findings == ()
+
+
+def test_a_key_that_no_argument_takes_is_an_error() -> None:
+    """Every call would be refused by the tool's own schema."""
+    (finding,) = only({"inputSchema": TAKES_ID}, declared=ToolTable(), key="argument:request_id").findings
+    assert finding.level == "error"
+    assert '"request_id"' in finding.message
+
+
+@pytest.mark.parametrize("key", ["argument:id", "meta", "none"])
+def test_a_key_that_arrives_is_no_finding(key: str) -> None:
+    """A declared argument takes the key, and `_meta` always does."""
+    assert only({"inputSchema": TAKES_ID}, declared=ToolTable(), key=key).findings == ()
+
+
+def test_an_open_schema_takes_any_argument() -> None:
+    """A schema that does not forbid further arguments takes the key too."""
+    definition: JsonObject = {"inputSchema": {"type": "object"}}
+    assert only(definition, declared=ToolTable(), key="argument:request_id").findings == ()
+
+
+@pytest.mark.parametrize(("hint", "levels"), [(False, ["notice"]), (True, []), (None, [])])
+def test_a_read_that_the_provider_calls_a_write_is_a_notice(hint: bool | None, levels: list[str]) -> None:
+    """The hint proves nothing, and two different opinions deserve a look."""
+    definition: JsonObject = {"inputSchema": TAKES_ID, "annotations": {"readOnlyHint": hint}}
+    tool = only(definition, declared=ToolTable(effect="read"))
+    assert [finding.level for finding in tool.findings] == levels
