@@ -1,0 +1,118 @@
+"""Tells the story: headings, steps, what programs printed, and the final table.
+
+Part of `driver.demo`; imports rich and the tally. On a terminal it is drawn, in a pipe it is plain text.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from driver.demo.repository import Commit
+from driver.demo.tally import Count, Outcome, Row, wrong
+
+_QUOTE_STYLE: Final = "dim"
+
+
+class Narrator:
+    """Writes to one console. `quiet` consoles make it silent, which is how `--json` runs it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        drawn = "utf" in console.encoding
+        self._step, self._bar = ("▸", "│") if drawn else ("-", "|")
+
+    def title(self, text: str, detail: str) -> None:
+        """Begin the story."""
+        self._line(Text(text, style="bold"))
+        self._line(Text(detail, style="dim"))
+
+    def act(self, number: int, title: str) -> None:
+        """Begin an act."""
+        self._console.print()
+        if self._console.is_terminal:
+            self._console.print(
+                Rule(Text(f" {number}  {title} ", style="bold cyan"), align="left", style="cyan")
+            )
+        else:
+            self._line(Text(f"== {number}  {title}"))
+
+    def step(self, text: str) -> None:
+        """Say what happens now."""
+        self._line(Text.assemble((f" {self._step} ", "cyan"), text))
+
+    def point(self, text: str) -> None:
+        """Say what that means: the line to remember."""
+        self._line(Text.assemble((f" {self._step} ", "bold yellow"), (text, "bold")))
+
+    def quote(self, source: str, text: str) -> None:
+        """Show what a program or the journal says, as it says it."""
+        for line in text.rstrip().splitlines():
+            self._line(Text(f"     {source} {self._bar} {line.rstrip()}", style=_QUOTE_STYLE))
+
+    def command(self, command: str, output: str) -> None:
+        """Show a command that a person could type now, and what it printed."""
+        self._line(Text.assemble("   ", (f"$ {command}", "bold")))
+        self.quote("", output)
+
+    def history(self, commits: Sequence[Commit]) -> None:
+        """Show the repository's history, the witness."""
+        self._console.print()
+        self._line(Text("What really happened: git log --format='%h %s'", style="bold"))
+        for commit in commits:
+            self._line(Text(f"     {commit.short} {commit.subject}"))
+
+    def table(self, outcomes: Sequence[Outcome]) -> None:
+        """Show what was counted, beside what was asked for."""
+        table = Table(
+            box=box.ROUNDED if self._console.is_terminal else box.ASCII,
+            title="Effects, counted in the repository",
+            title_justify="left",
+            title_style="bold",
+        )
+        for heading in ("act", "driver"):
+            table.add_column(heading, overflow="fold")
+        for heading in ("asked", "commits", "receipts"):
+            table.add_column(heading, justify="right")
+        table.add_column("the driver says")
+        for outcome in outcomes:
+            table.add_row(*_cells(outcome.row))
+        self._console.print()
+        self._console.print(table)
+
+    def verdict(self, outcomes: Sequence[Outcome]) -> None:
+        """Say whether the counts are those that the story promises."""
+        found = wrong(outcomes)
+        for count in found:
+            self._line(Text(f"WRONG: {_said(count)}", style="bold red"))
+        if not found:
+            counts = sum(len(outcome.row.counts) + len(outcome.checks) for outcome in outcomes)
+            self._line(Text(f"All {counts} counts are as promised.", style="bold green"))
+
+    def pad(self) -> None:
+        """Leave a line."""
+        self._console.print(Padding("", (0, 0)))
+
+    def _line(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True)
+
+
+def _cells(row: Row) -> tuple[Text, ...]:
+    style = "bold red" if row.doubled else "bold green"
+    return (
+        Text(row.act),
+        Text(row.driver),
+        Text(str(row.asked)),
+        Text(str(row.commits.found), style=style),
+        Text(str(row.receipts.found)),
+        Text(row.known),
+    )
+
+
+def _said(count: Count) -> str:
+    return f"{count.what}: {count.found}, and must be {count.expected}"

@@ -1,0 +1,71 @@
+"""Act: the old way. An in-memory driver, three lost receipts, a restart: one command, two commits.
+
+Part of `driver.demo`.
+"""
+
+import sys
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final
+
+from driver.demo.inmemory import EXIT_UNDELIVERED, RECEIPT_TRIES
+from driver.demo.lossy import LossyPlane, lossy_plane
+from driver.demo.processes import Player, player
+from driver.demo.repository import GIT_ENV
+from driver.demo.stage import COMMIT_TOOL, Stage
+from driver.demo.tally import Count, Outcome, Row
+
+TITLE: Final = "The old way: a driver that remembers in memory"
+COMMAND_ID: Final = "cmd-2"
+SOCKET: Final = "old.sock"
+SUBJECT: Final = "Raise the retry limit"
+
+
+async def play(stage: Stage) -> Outcome:
+    """Play the act, and count what it did."""
+    tell, repository = stage.narrator, stage.repository
+    await repository.stage("retries.py", "RETRIES = 5\n")
+    tell.step(f'The agent stages retries.py; the plane wants one commit: {COMMAND_ID} "{SUBJECT}".')
+    command: dict[str, object] = {
+        "command_id": COMMAND_ID,
+        "tool": COMMIT_TOOL,
+        "arguments": {"repo_path": str(repository.folder), "message": SUBJECT},
+    }
+    async with lossy_plane(stage.folder / SOCKET, command, losing=RECEIPT_TRIES, narrator=tell) as plane:
+        await _first_life(stage)
+        await repository.stage("timeouts.py", "TIMEOUT_S = 30\n")
+        tell.step("It is started again, with an empty memory. Meanwhile the agent has staged timeouts.py.")
+        await _second_life(stage, plane)
+    commits = await repository.count(SUBJECT)
+    tell.point(
+        f'One command, {commits} commits "{SUBJECT}"; the second swallowed work that was not meant for it.'
+    )
+    return Outcome(
+        row=Row(
+            act=TITLE,
+            driver="in memory",
+            asked=1,
+            commits=Count(what=f'commits "{SUBJECT}"', expected=2, found=commits),
+            receipts=Count(what=f"receipts of {COMMAND_ID}", expected=1, found=plane.receipts),
+            known="succeeded (once)",
+        ),
+        checks=[Count(what=f"deliveries of {COMMAND_ID}", expected=2, found=plane.deliveries)],
+    )
+
+
+async def _first_life(stage: Stage) -> None:
+    async with _driver(stage) as driver:
+        code = await driver.ended()
+        if code != EXIT_UNDELIVERED:
+            raise driver.premature(code)
+
+
+async def _second_life(stage: Stage, plane: LossyPlane) -> None:
+    async with _driver(stage) as driver:
+        await driver.until(plane.settled, "delivered its receipt")
+
+
+def _driver(stage: Stage) -> AbstractAsyncContextManager[Player]:
+    socket = str(stage.folder / SOCKET)
+    command = (sys.executable, "-m", "driver.demo.inmemory", socket, *stage.git_server)
+    return player("the in-memory driver", command, heard=partial(stage.narrator.quote, "driver"), env=GIT_ENV)

@@ -1,0 +1,75 @@
+"""Where an act is played: the scratch folder, the repository, the programs, the voice.
+
+Part of `driver.demo`.
+"""
+
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio import to_thread
+
+from driver.demo.errors import MissingProgram
+from driver.demo.leftovers import gone
+from driver.demo.narrator import Narrator
+from driver.demo.repository import Repository, git_program, make_repository
+
+COMMIT_TOOL: Final = "git_commit"
+"""The tool of mcp-server-git that every act calls."""
+SOCKET_FOLDER_MAX: Final = 60
+"""A Unix socket's path has at most 107 bytes; ours begin with the scratch folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What an act may use. Made by `stage`."""
+
+    folder: Path
+    repository: Repository
+    git_server: tuple[str, ...]
+    """The command line of mcp-server-git, for the repository."""
+    effectd: str
+    """The program `effectd`, of this installation."""
+    narrator: Narrator
+
+
+def installed(program: str, install: str) -> str:
+    """Return the path of `program`: beside this interpreter, or on the PATH. Raises `MissingProgram`."""
+    found = shutil.which(program, path=sysconfig.get_path("scripts")) or shutil.which(program)
+    if found is None:
+        raise MissingProgram(program, install)
+    return found
+
+
+@asynccontextmanager
+async def stage(narrator: Narrator) -> AsyncGenerator[Stage]:
+    """Make a stage, and leave nothing of it behind: no process, no file. Raises `MissingProgram` first."""
+    git_program()
+    server = installed("mcp-server-git", "install effectd with its extra: pip install 'effectd[demo]'")
+    effectd = installed("effectd", "install effectd itself, as 'make demo' does")
+    folder = Path(tempfile.mkdtemp(prefix="effectd-demo-", dir=_place()))
+    try:
+        repository = await make_repository(folder / "repository")
+        yield Stage(
+            folder=folder,
+            repository=repository,
+            git_server=(server, "--repository", str(repository.folder)),
+            effectd=effectd,
+            narrator=narrator,
+        )
+    finally:
+        with anyio.CancelScope(shield=True):
+            await gone(folder)
+            await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+
+
+def _place() -> str | None:
+    """Return where the scratch folder goes: where temporary files belong, unless that path is too long."""
+    return None if len(tempfile.gettempdir()) <= SOCKET_FOLDER_MAX else "/tmp"  # noqa: S108 - mkdtemp makes it safe

@@ -1,0 +1,97 @@
+"""What the documentation says is what the code does: keys and defaults, commands, messages, links."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from driver.config.models import Config
+from driver.config.providers import McpProviderTable, ToolTable
+from driver.config.support import FEATURES
+from driver.config.table import Table
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+DOCS: Final = ROOT / "docs"
+NONE: Final = "\N{EN DASH}"
+PAGES: Final = sorted((*ROOT.glob("*.md"), *DOCS.rglob("*.md")))
+
+
+# --- configuration.md
+
+
+def _models() -> Mapping[str, type[Table]]:
+    found = {f"[{name}]": model for name, field in Config.model_fields.items() if (model := _table(field))}
+    return {
+        **found,
+        "[providers.NAME]": McpProviderTable,
+        "[providers.NAME.tools.TOOL]": ToolTable,
+    }
+
+
+def _table(field: FieldInfo) -> type[Table] | None:
+    """The model of a field that is a table, whether it is optional or not."""
+    candidates = (field.annotation, *getattr(field.annotation, "__args__", ()))
+    return next((item for item in candidates if isinstance(item, type) and issubclass(item, Table)), None)
+
+
+MODELS: Final = _models()
+
+
+def _rows(page: str, heading: str) -> dict[str, tuple[str, str]]:
+    """The rows of the table below a heading: the first column without its marks, and the two that follow."""
+    section = re.split(r"^## ", page, flags=re.MULTILINE)
+    text = next(part for part in section if part.startswith(f"`{heading}`\n"))
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+) \|$", text, flags=re.MULTILINE)
+    return {key: (default, meaning) for key, default, meaning in rows}
+
+
+def _default(field: FieldInfo) -> str:
+    """A key's default as the page writes it."""
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, str | Path):
+        return f'`"{value}"`'
+    if isinstance(value, tuple | dict):
+        return "`[]`" if isinstance(value, tuple) else "`{}`"
+    return f"`{value:.0f}`"
+
+
+@pytest.mark.parametrize("heading", MODELS)
+def test_every_key_stands_in_the_reference_with_its_default(heading: str) -> None:
+    """Each table of configuration.md has exactly the keys of its model, with their true defaults."""
+    found = _rows((DOCS / "configuration.md").read_text(), heading)
+    expected = {field.alias or name: _default(field) for name, field in MODELS[heading].model_fields.items()}
+    if heading == "[driver]":
+        expected["id"] = "the host name"
+    assert {key: default for key, (default, _) in found.items()} == expected
+
+
+def test_every_key_that_is_refused_is_marked_as_coming_later() -> None:
+    """A key, or a table, that this version refuses says so where it is described."""
+    page = (DOCS / "configuration.md").read_text()
+    for feature in FEATURES:
+        if feature.table is Config:
+            section = page.partition(f"## `[{feature.key}]`")[2].partition("\n## ")[0]
+            assert "**Later**" in section, feature.key
+            continue
+        for heading, model in MODELS.items():
+            if issubclass(model, feature.table):
+                assert (
+                    "**later**" in (_rows(page, heading)[feature.key][1] + section_of(page, heading)).lower()
+                ), (
+                    heading,
+                    feature.key,
+                )
+
+
+def section_of(page: str, heading: str) -> str:
+    """The text between a heading and its table."""
+    return page.partition(f"## `{heading}`")[2].partition("\n| ")[0]
