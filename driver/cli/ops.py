@@ -58,8 +58,10 @@ class NoOperation(click.ClickException):
 @click.command()
 @click.option("--unsettled", is_flag=True, help="Those that may have happened, and nobody knows.")
 @click.option("--run", "run", metavar="RUN", help="Those of one run.")
-@click.option("--state", type=click.Choice([*State]), help="Those in this state.")
-@click.option("--effect", type=click.Choice([*Effect]), help="Those with this effect.")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Those in this state.")
+@click.option(
+    "--effect", type=click.Choice([effect.value for effect in Effect]), help="Those with this effect."
+)
 @click.option("--tool", metavar="PROVIDER/TOOL", help="Calls of one tool.")
 @click.option(
     "--reason", type=click.Choice(REASONS), metavar="REASON", help="Those that ended for this reason."

@@ -1,0 +1,318 @@
+"""What a person reads: golden text for the questions that are asked at three in the morning."""
+
+import io
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import get_args, get_type_hints
+
+import pytest
+from rich.console import Console, RenderableType
+
+from driver.cli import views, words
+from driver.cli.hints import HINTS
+from driver.cli.main import COMMANDS
+from driver.cli.plain import plain
+from driver.cli.replies import Attempt, Command, Delivery, Event, Evidence, Operation, Page, Status, Story
+from driver.cli.story import story_lines
+from store.events import OperationNotExecuted, OperationUnknown
+from store.lifecycle import Effect, State
+
+NOW = datetime(2026, 11, 29, 14, 43, 20, tzinfo=UTC)
+ID = "op_5d" + "0" * 30
+
+
+def lost(**changes: object) -> Operation:
+    """An operation of which nobody knows whether it happened."""
+    members: dict[str, object] = {
+        "operation_id": ID,
+        "command_id": "cmd-9",
+        "run_id": "run-1",
+        "origin": "plane",
+        "tool": "issues/create_issue",
+        "state": "unknown",
+        "effect": "unknown",
+        "effect_by": None,
+        "best_effort": False,
+        "settled": False,
+        "reason": "crash_window",
+        "receipt": None,
+        "attempt_count": 1,
+        "metadata": None,
+        "accepted_at": "2026-11-29T10:40:18.900000Z",
+        "started_at": "2026-11-29T10:40:18.925541Z",
+        "ended_at": "2026-11-29T10:40:19.000001Z",
+        "deadline_at": "2026-11-29T10:41:18.000000Z",
+    }
+    return Operation.model_validate(members | changes)
+
+
+def shown(renderings: Iterable[RenderableType]) -> str:
+    """Return what a pipe would get, without the spaces at the ends of lines."""
+    out = io.StringIO()
+    screen = Console(file=out, width=10_000, highlight=False, markup=False, emoji=False)
+    for rendering in renderings:
+        screen.print(rendering)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def page(*items: Operation, cursor: str | None = None) -> Page[Operation]:
+    """Return a page of operations."""
+    return Page[Operation](items=items, next=cursor, truncated=cursor is not None)
+
+
+UNSETTLED = f"""\
+1 unsettled, newest first.
+
+{ID}  issues/create_issue
+  effect      MAY HAVE HAPPENED: nobody has said whether it did
+  state       unknown: no answer is recorded
+  why         crash_window: the daemon died after the call may have left, and before an answer was recorded
+  since       2026-11-29 10:40:19Z (4 h 3 min ago)
+  run         run-1, command cmd-9 from the plane
+  next        Look in the provider whether it happened: the call carried the key {ID}.
+              An answer that still arrives is recorded, and settles it by itself.
+              Nothing runs it again by itself: the same command, redelivered, gets this receipt, \
+and an equal call of the same run is refused (unless it says `repeat`).
+              effectd show {ID} --config x.toml  \
+its whole story: deliveries, attempts, evidence, arguments, answer
+"""
+
+
+def test_an_unsettled_operation_says_what_how_sure_since_when_why_and_what_next() -> None:
+    """Who is woken by it needs nothing else to begin."""
+    assert shown(views.unsettled_lines(page(lost()), NOW, " --config x.toml")) == UNSETTLED
+
+
+def test_nothing_unsettled_is_good_news() -> None:
+    """An empty list is said in words, not shown as an empty table."""
+    assert "Nothing is unsettled" in shown(views.unsettled_lines(page(), NOW))
+
+
+def test_a_part_of_the_unsettled_does_not_look_like_all() -> None:
+    """A page that is not the last says so."""
+    assert shown(views.unsettled_lines(page(lost(), cursor="x"), NOW)).startswith("More than 1 unsettled")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words_"),
+    [
+        ({"effect_by": "supervisor", "best_effort": True, "effect": "none"}, "best effort: not proof"),
+        ({"effect_by": "operator", "effect": "occurred", "settled": True}, "happened, says an operator"),
+        ({"effect_by": "operator", "settled": True}, "MAY HAVE HAPPENED, says an operator"),
+        ({"state": "started", "ended_at": None}, "not ended yet"),
+    ],
+)
+def test_an_effect_names_who_says_so(changes: dict[str, object], words_: str) -> None:
+    """A guess never reads like proof."""
+    assert words_ in words.effect(lost(**changes))
+
+
+def test_a_tool_name_cannot_rewrite_the_terminal() -> None:
+    """Escape sequences, newlines and invisible characters are shown, not obeyed."""
+    evil = lost(tool="a/\x1b[2J\u202e\nb", metadata={"title": "\x9b31m\x07"})
+    text = shown(views.unsettled_lines(page(evil), NOW)) + shown([views.operation_table(page(evil), NOW)])
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+    assert "\u202e" not in text
+    assert r"a/\x1b[2J\u202e\nb" in text
+
+
+def test_markup_in_a_name_is_only_text() -> None:
+    """Square brackets mean nothing."""
+    assert "[bold]x[/bold]" in shown(views.unsettled_lines(page(lost(tool="[bold]x[/bold]")), NOW))
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [("plain ü", "plain ü"), ("a\tb", r"a\tb"), ("\ud800", r"\ud800"), ("\U000e0001", r"\U000e0001")],
+)
+def test_what_does_not_print_is_escaped(text: str, safe: str) -> None:
+    """Everything else stays as it is."""
+    assert plain(text) == safe
+
+
+def test_every_reason_has_its_words() -> None:
+    """A reason that an event can have is explained to a person."""
+    reasons = {
+        reason
+        for event in (OperationUnknown, OperationNotExecuted)
+        for reason in get_args(get_type_hints(event)["reason"])
+    }
+    assert set(words.REASONS) == reasons
+
+
+def test_every_state_has_its_words() -> None:
+    """A state is never shown as a bare word."""
+    assert all(words.state(state) != state for state in State)
+
+
+def test_hints_name_only_commands_that_exist() -> None:
+    """Advice that cannot be followed is worse than none."""
+    named = [hint.command.split()[1] for hint in HINTS if hint.command is not None]
+    assert named
+    assert set(named) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (0.9, "0 s"), (61, "1 min 1 s"), (3_600, "1 h"), (90_061, "1 d 1 h"), (-5, "0 s")],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
+    """Nobody counts seconds of a day."""
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (12_345, "12.3 kB"), (5e12, "5.0 TB")]
+)
+def test_a_size_has_one_unit(count: int, text: str) -> None:
+    """Bytes are for machines."""
+    assert words.size(int(count)) == text
+
+
+STORY = f"""\
+{ID}  issues/create_issue
+  effect      MAY HAVE HAPPENED: nobody has said whether it did
+  state       unknown: no answer is recorded
+  why         crash_window: the daemon died after the call may have left, and before an answer was recorded
+  since       2026-11-29 10:40:19Z (4 h 3 min ago)
+  run         run-1, command cmd-9 from the plane
+
+2026-11-29 (UTC)
+  10:40:18.900  delivered: answered accepted
+  10:40:18.900  command cmd-9 accepted (event 12)
+  10:40:18.925  attempt 1: intent recorded (event 13), key {ID} carried by meta, deadline 2026-11-29 10:41:18Z
+  10:40:19.000  attempt 1: unknown, last phase written: crash_window: the daemon died after the call may \
+have left, and before an answer was recorded
+  10:40:19.000  ended unknown; its receipt is event 14 (operation.unknown)
+2026-11-30 (UTC)
+  00:00:01.000  delivered: answered repeated
+  00:00:02.000  evidence for attempt 1: it happened, says an operator operator:alice (event 20)
+
+  arguments   {{"title": "\\u001b[2J"}}
+  result      none recorded
+  events      12, 13, 14, 20
+"""
+
+
+def test_a_story_is_told_in_the_order_of_time() -> None:
+    """From the command to the last evidence, whatever part of the answer each stands in."""
+    told = Story(
+        **lost().model_dump(),
+        args_digest="d" * 64,
+        arguments={"title": "\x1b[2J"},
+        result=None,
+        command=Command(
+            kind="tool.call",
+            accepted_seq=12,
+            accepted_at=datetime(2026, 11, 29, 10, 40, 18, 900_000, tzinfo=UTC),
+            expires_at=None,
+            receipt_seq=14,
+            receipt_kind="operation.unknown",
+        ),
+        deliveries=(
+            Delivery(at=datetime(2026, 11, 29, 10, 40, 18, 900_000, tzinfo=UTC), answer="accepted"),
+            Delivery(at=datetime(2026, 11, 30, 0, 0, 1, tzinfo=UTC), answer="repeated"),
+        ),
+        attempts=(
+            Attempt(
+                attempt=1,
+                idempotency_key=ID,
+                key_carrier="meta",
+                started_seq=13,
+                started_at=datetime(2026, 11, 29, 10, 40, 18, 925_541, tzinfo=UTC),
+                deadline_at=datetime(2026, 11, 29, 10, 41, 18, tzinfo=UTC),
+                phase="written",
+                outcome="unknown",
+                reason="crash_window",
+                ended_at=datetime(2026, 11, 29, 10, 40, 19, 1, tzinfo=UTC),
+                duration_ms=None,
+            ),
+        ),
+        evidence=(
+            Evidence(
+                attempt=1,
+                seq=20,
+                at=datetime(2026, 11, 30, 0, 0, 2, tzinfo=UTC),
+                effect=Effect.OCCURRED,
+                source="operator",
+                actor="operator:alice",
+            ),
+        ),
+        events=(12, 13, 14, 20),
+    )
+    text = shown(story_lines(told, NOW))
+    assert text.startswith(STORY)
+    assert f"effectd show {ID}" in text
+
+
+def test_a_long_value_is_cut_and_says_so() -> None:
+    """The terminal gets a beginning, and where the rest is."""
+    assert views.value_text("x" * 500).endswith("… (502 characters; --json has them all)")
+
+
+def test_an_event_is_one_line() -> None:
+    """What it is about, and the facts that fit."""
+    event = Event.model_validate(
+        {
+            "seq": 14,
+            "kind": "operation.unknown",
+            "at": "2026-11-29T10:40:19.000001Z",
+            "run_id": "run-1",
+            "command_id": "cmd-9",
+            "operation_id": ID,
+            "terminal": True,
+            "best_effort": False,
+            "data": {"effect": "unknown", "reason": "crash_window", "phase": "written", "attempts": 1},
+        }
+    )
+    assert shown([views.event_line(event)]) == (
+        f"      14  2026-11-29 10:40:19.000Z  operation.unknown             {ID}  run=run-1"
+        "  effect=unknown  reason=crash_window  phase=written\n"
+    )
+
+
+STATUS = Status.model_validate(
+    {
+        "state": "ready",
+        "driver_id": "sbx-7",
+        "journal_id": "a" * 32,
+        "boot_id": "b" * 32,
+        "link": {"connected": False, "since": None, "url": None},
+        "last_seq": 14,
+        "acked_seq": 12,
+        "counts": {"succeeded": 3, "unknown": 1, "failed": 0},
+        "unsettled": 1,
+        "oldest_unsettled_age_s": 61.5,
+        "journal": {"bytes": 40_960, "wal_bytes": 0, "last_commit_at": "2026-11-29T14:43:09Z"},
+        "fence": None,
+        "integrity": "ok",
+        "fault_injection": [],
+    }
+)
+
+
+def test_a_status_says_what_is_wrong() -> None:
+    """What is unsettled stands there with its age, and the command that shows it."""
+    assert shown(views.status_lines(STATUS, NOW)) == (
+        "effectd sbx-7 is ready\n"
+        "  unsettled   1, the oldest for 1 min 1 s: see 'effectd ops --unsettled'\n"
+        "  link        none: stand-alone\n"
+        "  operations  3 succeeded, 1 unknown\n"
+        "  events      14, of which 2 not acknowledged\n"
+        "  journal     41.0 kB, and 0 B of wal; last commit 2026-11-29 14:43:09Z (11 s ago)\n"
+        "  integrity   ok\n"
+        f"  journal_id  {'a' * 32}\n"
+        f"  boot_id     {'b' * 32}\n"
+    )
+
+
+def test_a_fence_and_a_fault_drill_are_loud() -> None:
+    """They stand right behind the state."""
+    fenced = STATUS.model_copy(
+        update={"state": "fenced", "fence": "superseded", "fault_injection": ("kill_at",)}
+    )
+    text = shown(views.status_lines(fenced, NOW)).splitlines()
+    assert text[0] == "effectd sbx-7 is fenced"
+    assert text[1] == "  fence       superseded: it dispatches nothing, and refuses commands"
+    assert text[2] == "  FAULT DRILL kill_at"
