@@ -88,6 +88,7 @@ class CommandCompleted(EventData):
     TERMINAL: ClassVar[bool] = True
     result: JsonValue
     result_truncated: bool | None = optional()
+    payload_digest: Digest | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

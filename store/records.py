@@ -71,7 +71,7 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRecord:
-    """A command that was accepted, or refused for good (then `accepted_seq` is None)."""
+    """A command that was accepted, or refused for good (then `accepted_seq` is None, and `kind` is empty)."""
 
     command_id: CommandId
     run_id: RunId

@@ -1,0 +1,53 @@
+"""How a journal comes into being. Part of `store`; imports its own modules. Blocks: runs in a worker thread.
+
+The order makes every instant recoverable: `CURRENT` first says that a journal is being made, and under which
+identity; then the file is made under another name, closed whole, and renamed; then `CURRENT` names it. Whatever is cut
+off in between is made again by the next start, because nothing can have been recorded yet.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from store.connection import configure, prepare_new, uri
+from store.folder import sync_folder
+from store.head import new_head, write_head
+from store.identity import FIRST, Identity, write_identity
+from store.records import JournalId, Timestamp
+from store.schema import migrate
+
+
+def create(
+    folder: Path, *, new_id: Callable[[], str], created_at: Timestamp, file_id: str | None
+) -> Identity:
+    """Make the folder's first journal, and return its identity, durable. `file_id` is that of a creation that was
+    cut off, if any. Raises OSError and sqlite3.Error."""
+    making = Identity(file_id=file_id or new_id(), journal=None)
+    write_identity(folder, making)
+    fresh = folder / f"{FIRST}.new"
+    for leftover in (fresh, fresh.with_name(fresh.name + "-wal"), folder / FIRST):
+        leftover.unlink(missing_ok=True)
+    create_file(fresh)
+    with closing(sqlite3.connect(uri(fresh, "rw"), uri=True, isolation_level=None)) as connection:
+        prepare_new(connection)
+        configure(connection, fresh)
+        migrate(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        write_head(
+            connection,
+            new_head(file_id=making.file_id, journal_id=JournalId(new_id()), created_at=created_at),
+        )
+        connection.execute("COMMIT")
+    fresh.rename(folder / FIRST)
+    sync_folder(folder)
+    made = Identity(file_id=making.file_id, journal=FIRST)
+    write_identity(folder, made)
+    return made
+
+
+def create_file(path: Path) -> None:
+    """Make an empty file, 0600, that was not there before: `-wal` takes its mode from it. This is the only time that
+    the journal's file is opened other than by SQLite: closing any descriptor of it drops SQLite's locks on it."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))

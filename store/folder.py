@@ -1,0 +1,185 @@
+"""The state folder: who may use it, on which file system it lies, and the lock that makes its owner the only one.
+
+Part of `store`; imports its errors. Everything here blocks, and runs in a worker thread while the journal is opened.
+
+The lock is `flock` on a file that is never deleted, opened without following links, and compared with its path after
+locking: so that neither a link, nor a folder that was replaced meanwhile, nor the close of some other descriptor can
+make two daemons both believe that they own the journal.
+"""
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from store.errors import FolderInsecure, FolderUnusable, JournalBusy, NetworkFileSystem
+from store.settings import JournalSettings
+
+LOCK: Final = "lock"
+"""Name of the lock file. Its content is the process id of the owner, for the error message only."""
+PRIVATE: Final = 0o700
+NETWORK: Final = frozenset(
+    "9p afs beegfs ceph cifs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs3 nfs4 ocfs2 orangefs prl_fs smb2 smb3 "
+    "smbfs vboxsf virtiofs vmhgfs".split()
+)
+VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A state folder that was checked and locked."""
+
+    path: Path
+    file_system: str
+    volatile: bool
+    """True on a memory file system: what is committed there does not survive a reboot."""
+
+
+@contextmanager
+def entered(settings: JournalSettings) -> Iterator[Folder]:
+    """Make the state folder if there is none, check it, and hold its lock until the block ends.
+
+    Raises `FolderUnusable`, `FolderInsecure`, `NetworkFileSystem` or `JournalBusy`.
+    """
+    path = settings.state_dir
+    try:
+        _make(path)
+        kind = file_system_of(path)
+        if not settings.allow_network_fs and (kind in NETWORK or kind.startswith("fuse")):
+            raise NetworkFileSystem(path, kind)
+        descriptor = _lock(path / LOCK)
+    except OSError as error:
+        raise FolderUnusable(path, error) from error
+    try:
+        yield Folder(path=path, file_system=kind, volatile=kind in VOLATILE)
+    finally:
+        os.close(descriptor)
+
+
+def _make(path: Path) -> None:
+    """Make the folder 0700. One that exists must be ours, and writable by nobody else; it becomes 0700."""
+    path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    found = path.stat()
+    if found.st_uid != os.geteuid():
+        raise FolderInsecure(
+            path,
+            f"belongs to the user with id {found.st_uid}, and effectd runs as {os.geteuid()}",
+            "Give the folder to effectd's user (chown), or start effectd as its owner.",
+        )
+    if found.st_mode & 0o022:
+        raise FolderInsecure(
+            path,
+            f"can be written by others (mode {stat.S_IMODE(found.st_mode):04o})",
+            "Look at what is in it, then close it: chmod 700.",
+        )
+    if stat.S_IMODE(found.st_mode) & 0o777 != PRIVATE:
+        path.chmod(PRIVATE)
+
+
+def _lock(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            check_file(path, os.fstat(descriptor))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(path, descriptor):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+                return descriptor
+        except BlockingIOError:
+            pid = _owner(descriptor)
+            os.close(descriptor)
+            raise JournalBusy(path.parent, pid=pid) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether the locked file is still the one that the path leads to."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _owner(descriptor: int) -> int | None:
+    text = os.pread(descriptor, 20, 0).strip()
+    return int(text) if text.isdigit() else None
+
+
+def check_file(path: Path, found: os.stat_result) -> None:
+    """Raise `FolderInsecure` unless the file is a regular one, ours, and readable by nobody else."""
+    if not stat.S_ISREG(found.st_mode):
+        raise FolderInsecure(
+            path,
+            "is not a regular file",
+            "Move it away: a link or a device has no place in the state folder.",
+        )
+    if found.st_uid != os.geteuid():
+        raise FolderInsecure(
+            path,
+            f"belongs to the user with id {found.st_uid}, and effectd runs as {os.geteuid()}",
+            "Give the file to effectd's user (chown), or start effectd as its owner.",
+        )
+    if found.st_mode & 0o077:
+        raise FolderInsecure(
+            path,
+            f"is open to others (mode {stat.S_IMODE(found.st_mode):04o})",
+            "Check who may have read or changed it, then close it: chmod 600.",
+        )
+
+
+def file_system_of(path: Path) -> str:
+    """Return the type of the file system that `path` is on; an empty text where the system does not say."""
+    target = path.resolve()
+    try:
+        lines = (
+            Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        )
+    except OSError:
+        return ""
+    best, kind = -1, ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        mounted = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), left.split()[4]))
+        # the later of two mounts on one point covers the earlier
+        if target.is_relative_to(mounted) and len(mounted.parts) >= best:
+            best, kind = len(mounted.parts), right.split()[0]
+    return kind
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in the folder durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Replace the file at `path` as a whole: after this returns, it survives a power loss. Raises OSError."""
+    fresh = path.with_name(path.name + ".tmp")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    fresh.rename(path)
+    sync_folder(path.parent)
+
+
+def unlink_durably(path: Path) -> None:
+    """Remove the file at `path`, if it is there, so that it stays removed. Raises OSError."""
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)

@@ -1,0 +1,143 @@
+"""How far the journal has come: its one row, held in memory while it is open.
+
+Part of `store`; imports its errors, records, lifecycle and statements. The row is read at open, kept by the owner's
+thread, and written once by each commit that writes; so the counts and the chain cost no query, and every commit
+rewrites the page that says whose file this is.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from store import chain
+from store.lifecycle import State
+from store.records import Chain, Fence, JournalId, Timestamp
+from store.statements import STATEMENTS
+
+FRAME_BYTES_BEFORE_WELCOME: Final = 65_536
+"""What an event is cut to before the plane has ever said what it takes (docs/protocol.md, section 1)."""
+
+_NO_OPERATIONS: Final[Mapping[State, int]] = MappingProxyType(dict.fromkeys(State, 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The journal as a whole, as of the newest event."""
+
+    file_id: str
+    journal_id: JournalId
+    created_at: Timestamp
+    last_seq: int
+    chain: Chain
+    acked_seq: int
+    plane_frame_bytes_max: int
+    fence: Fence | None
+    counts: Mapping[State, int]
+    """How many operations are in each state. Every state is present."""
+
+    def moved(self, before: State | None, after: State) -> "Head":
+        """Return the head with one operation counted under `after`, and no longer under `before`."""
+        if before is after:
+            return self
+        counts = dict(self.counts)
+        if before is not None:
+            counts[before] -= 1
+        counts[after] += 1
+        return replace(self, counts=counts)
+
+
+def new_head(*, file_id: str, journal_id: JournalId, created_at: Timestamp) -> Head:
+    """Return the head of a journal without events."""
+    return Head(
+        file_id=file_id,
+        journal_id=journal_id,
+        created_at=created_at,
+        last_seq=0,
+        chain=chain.origin(journal_id),
+        acked_seq=0,
+        plane_frame_bytes_max=FRAME_BYTES_BEFORE_WELCOME,
+        fence=None,
+        counts=_NO_OPERATIONS,
+    )
+
+
+def row_digest(*values: str | int | None) -> str:
+    """Return the digest of a row that no event repeats: integrity_check does not see a flipped bit in a value."""
+    return hashlib.sha256(json.dumps(values).encode("ascii")).hexdigest()[:32]
+
+
+def _row(head: Head) -> tuple[str | int | None, ...]:
+    fence = head.fence
+    return (
+        head.file_id,
+        head.journal_id,
+        head.created_at,
+        head.last_seq,
+        head.chain,
+        head.acked_seq,
+        head.plane_frame_bytes_max,
+        None if fence is None else fence.reason,
+        None if fence is None else fence.detail,
+        None if fence is None else fence.at,
+        json.dumps(dict(head.counts)),
+    )
+
+
+def write_head(connection: sqlite3.Connection, head: Head) -> None:
+    """Make `head` the journal's row, within the open transaction."""
+    row = _row(head)
+    connection.execute(STATEMENTS["write_head"], (*row, row_digest(*row)))
+
+
+class HeadDamaged(Exception):
+    """The journal's row is missing, or is not what was written. Mapped by whoever opens the file."""
+
+
+def read_head(connection: sqlite3.Connection) -> Head:
+    """Return the journal's row. Raises `HeadDamaged`."""
+    row = connection.execute(STATEMENTS["read_head"]).fetchone()
+    if row is None:
+        raise HeadDamaged("the row that says which journal this is, is missing")
+    *values, digest = row
+    if row_digest(*values) != digest:
+        raise HeadDamaged("the row that says which journal this is does not match its digest")
+    (
+        file_id,
+        journal_id,
+        created_at,
+        last_seq,
+        chain_value,
+        acked_seq,
+        frame_bytes,
+        reason,
+        detail,
+        at,
+        counts,
+    ) = values
+    return Head(
+        file_id=file_id,
+        journal_id=JournalId(journal_id),
+        created_at=Timestamp(created_at),
+        last_seq=last_seq,
+        chain=Chain(chain_value),
+        acked_seq=acked_seq,
+        plane_frame_bytes_max=frame_bytes,
+        fence=None if reason is None else Fence(reason=reason, detail=detail, at=Timestamp(at)),
+        counts={State(state): count for state, count in json.loads(counts).items()},
+    )
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The open journal as its owner's thread sees it: the connection, and the head as of the open transaction."""
+
+    connection: sqlite3.Connection
+    head: Head
+
+    def execute(self, name: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> sqlite3.Cursor:
+        """Run the statement `name` of `store/sql/`."""
+        return self.connection.execute(STATEMENTS[name], parameters)

@@ -1,0 +1,324 @@
+"""The journal: one file, one owner, many callers.
+
+Part of `store`; imports its own modules. Callers hand in whole units of work; one task takes everything that waits,
+runs it in the connection's thread as one group commit, and releases each caller when its own unit is durable. Reads run
+between commits, in the same thread.
+
+* A caller that is cancelled stops waiting. Its unit runs all the same, whole.
+* A unit's own exception reaches its caller alone; what it had written is undone.
+* When the journal fails, every caller gets `JournalFailed`, nothing more is written, and `open_journal` raises it out
+  of its block, whatever else was going on.
+"""
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+import anyio
+from anyio import CancelScope, create_task_group, to_thread
+
+from store.connection import JournalConnection
+from store.errors import JournalClosed, JournalFailed, QueueFull, StoreError
+from store.opening import Opened, open_connection, opened_folder
+from store.records import StoredEvent, Timestamp, timestamp
+from store.settings import JournalSettings
+from store.transaction import Transaction
+from store.view import View
+from store.writer import Done, Outcome, Writer
+
+__all__ = ["Journal", "JournalSettings", "JournalStatistics", "open_journal"]
+
+T = TypeVar("T")
+U = TypeVar("U", View, Transaction)
+Listener = Callable[[Sequence[StoredEvent]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalStatistics:
+    """How the journal does, as of the last commit. Sizes are in bytes, at most a second old."""
+
+    commits: int
+    """Group commits that wrote: each is one fdatasync."""
+    units: int
+    """Units that those commits ran, and reads."""
+    events: int
+    waiting: int
+    last_seq: int
+    acked_seq: int
+    last_commit_at: Timestamp | None
+    bytes: int
+    wal_bytes: int
+    free_bytes: int
+    checkpoints: int
+    volatile: bool
+    """True on a memory file system, which a reboot empties."""
+    file_system: str
+    file_name: str
+    sqlite_version: str
+
+
+@dataclass(slots=True, eq=False)
+class _Call(Generic[U]):
+    """A unit that waits for its turn, and whoever waits for its outcome."""
+
+    unit: Callable[[U], object]
+    waiter: asyncio.Future[object] | None
+
+    def release(self, outcome: Outcome) -> None:
+        if self.waiter is None or self.waiter.done():  # nobody waits, or not any more
+            return
+        if isinstance(outcome, Done):
+            self.waiter.set_result(outcome.value)
+        else:
+            self.waiter.set_exception(outcome.error)
+
+    def fail(self, error: StoreError) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_exception(error)
+
+
+@asynccontextmanager
+async def open_journal(
+    settings: JournalSettings,
+    *,
+    clock: Callable[[], datetime],
+    new_id: Callable[[], str],
+    boundary: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator["Journal"]:
+    """Open the state folder's journal, or make it, and own it until the block ends.
+
+    `clock` returns an aware time and `new_id` 32 hex digits; both, and `boundary` (called with the name of each point
+    between two durable steps), run in the connection's thread. At the end all that waits is committed, and the
+    `-wal` is gone.
+
+    Raises an `OpenRefused` or `NoRoomForGeneration` before the block; `JournalFailed` out of it, and then in place of
+    whatever the block raised. Other exceptions of the block pass as they are.
+    """
+    with CancelScope(shield=True):  # the folder's lock and the connection's thread must not be left behind
+        entering = opened_folder(settings, new_id=new_id, now=clock)
+        opened = await to_thread.run_sync(entering.__enter__)
+    try:
+        async with _owned(opened, settings, clock=clock, boundary=boundary) as journal:
+            yield journal
+    finally:
+        with CancelScope(shield=True):
+            await to_thread.run_sync(entering.__exit__, None, None, None)
+
+
+@asynccontextmanager
+async def _owned(
+    opened: Opened,
+    settings: JournalSettings,
+    *,
+    clock: Callable[[], datetime],
+    boundary: Callable[[str], None],
+) -> AsyncIterator["Journal"]:
+    connection, writer = await open_connection(opened, settings, clock=clock, boundary=boundary)
+    journal = Journal(connection, writer, opened, settings)
+    try:
+        async with create_task_group() as tasks:
+            tasks.start_soon(journal.own)
+            try:
+                yield journal
+            finally:
+                journal.close()
+    except BaseExceptionGroup as group:
+        if journal.failed is not None:
+            raise journal.failed from group
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from group.exceptions[0].__cause__
+        raise
+    finally:
+        with CancelScope(shield=True):
+            await journal.close_connection()
+
+
+class Journal:
+    """The open journal. Made by `open_journal`; used from the event loop's thread only."""
+
+    def __init__(
+        self, connection: JournalConnection, writer: Writer, opened: Opened, settings: JournalSettings
+    ) -> None:
+        self._connection: Final = connection
+        self._writer: Final = writer
+        self._opened: Final = opened
+        self._settings: Final = settings
+        self._writes: Final[deque[_Call[Transaction]]] = deque()
+        self._reads: Final[deque[_Call[View]]] = deque()
+        self._later: Final[deque[_Call[Transaction]]] = deque()
+        self._listeners: Final[dict[object, Listener]] = {}
+        self._room: Final = anyio.Semaphore(settings.queue_max)
+        self._wake = anyio.Event()
+        self._closing = False
+        self.failed: JournalFailed | None = None
+        """Why the journal stopped, once it did."""
+        self._commits = self._units = self._events = self._checkpoints = 0
+        self._last_commit_at: datetime | None = None
+
+    # ------------------------------------------------------------ for callers
+
+    async def transact(self, unit: Callable[[Transaction], T]) -> T:
+        """Run `unit` in the next group commit, and return what it returned, after the fsync.
+
+        The unit runs in the connection's thread: it decides first, then writes, and must not block. What it raises
+        is raised here, and nothing of it stays. Cancellation ends the wait only. Waits for a place in the queue where
+        `queue_max` units wait already. Raises `JournalFailed` (it may or may not be on the disk) and `JournalClosed`.
+        """
+        return await self._wait_for(self._writes, unit)
+
+    async def read(self, unit: Callable[[View], T]) -> T:
+        """Run `unit` between two commits, and return what it returned. Otherwise as `transact`."""
+        return await self._wait_for(self._reads, unit)
+
+    def later(self, unit: Callable[[Transaction], None]) -> None:
+        """Run `unit` with the next commit, at the latest when the journal is closed; nobody waits for it.
+
+        For what may be lost without harm. What it raises is dropped. Raises `QueueFull` and `JournalClosed`.
+        """
+        self._check_open()
+        if len(self._later) >= self._settings.later_max:
+            raise QueueFull(self._settings.later_max)
+        self._later.append(_Call(unit, None))
+        if len(self._later) * 4 >= self._settings.later_max:
+            self._wake.set()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` in the event loop after each commit that recorded events, with them, in order.
+
+        Returns the function that ends the subscription. A listener must not block, and must not raise.
+        """
+        key = object()
+        self._listeners[key] = listener
+        return lambda: (self._listeners.pop(key, None), None)[1]
+
+    def statistics(self) -> JournalStatistics:
+        """Return how the journal does. Costs nothing."""
+        head, sizes = self._writer.ledger.head, self._writer.sizes
+        return JournalStatistics(
+            commits=self._commits,
+            units=self._units,
+            events=self._events,
+            waiting=len(self._writes) + len(self._reads),
+            last_seq=head.last_seq,
+            acked_seq=head.acked_seq,
+            last_commit_at=None if self._last_commit_at is None else timestamp(self._last_commit_at),
+            bytes=sizes.bytes,
+            wal_bytes=sizes.wal_bytes,
+            free_bytes=sizes.free_bytes,
+            checkpoints=self._checkpoints,
+            volatile=self._opened.folder.volatile,
+            file_system=self._opened.folder.file_system,
+            file_name=self._opened.path.name,
+            sqlite_version=sqlite3.sqlite_version,
+        )
+
+    def _check_open(self) -> None:
+        if self.failed is not None:
+            raise self.failed
+        if self._closing:
+            raise JournalClosed
+
+    async def _wait_for(self, queue: deque[_Call[U]], unit: Callable[[U], T]) -> T:
+        self._check_open()
+        async with self._room:
+            self._check_open()
+            waiter: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+            queue.append(_Call(unit, waiter))
+            self._wake.set()
+            return await waiter  # type: ignore[return-value]
+
+    # ------------------------------------------------------------ the owner
+
+    def close(self) -> None:
+        """Take no more units; `own` ends when those that wait are committed. For `open_journal`."""
+        self._closing = True
+        self._wake.set()
+
+    async def own(self) -> None:
+        """Own the connection until `close`. Nothing cancels it: a commit is never left half-way."""
+        with CancelScope(shield=True):
+            try:
+                while await self._work_arrives():
+                    await self._commit_what_waits()
+                    await self._read_what_waits()
+                    if self._writer.wants_checkpoint:
+                        await self._run(self._writer.checkpoint)
+                        self._checkpoints += 1
+                await self._run(self._writer.finish)
+            except JournalFailed as error:
+                self._fail(error)
+                raise
+            except BaseException as error:
+                self._fail(JournalFailed("its owner's work", repr(error), ambiguous=True))
+                raise
+
+    async def _work_arrives(self) -> bool:
+        """Wait for work. False where there is none and none will come."""
+        if not self._writes and not self._reads and not self._closing:
+            await self._wake.wait()
+        self._wake = anyio.Event()
+        return bool(self._writes or self._reads or self._later or not self._closing)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await self._connection.run(lambda _: work())
+
+    async def _commit_what_waits(self) -> None:
+        urgent = len(self._later) * 4 >= self._settings.later_max
+        if not self._writes and not urgent and not (self._closing and self._later):
+            return
+        calls = _take(self._writes, self._settings.batch_max)
+        lazy = _take(self._later, self._settings.batch_max)
+        # lazy writes go first: they are older than what their writer asked for afterwards
+        batch = [*lazy, *calls]
+        try:
+            committed = await self._run(partial(self._writer.commit, [call.unit for call in batch]))
+        except BaseException:
+            self._writes.extendleft(reversed(calls))  # so that `_fail` finds them
+            raise
+        self._units += len(batch)
+        if committed.wrote:
+            self._commits += 1
+            self._events += len(committed.events)
+            self._last_commit_at = committed.at
+        for call, outcome in zip(batch, committed.outcomes, strict=True):
+            call.release(outcome)
+        if committed.events:
+            for listener in tuple(self._listeners.values()):
+                listener(committed.events)
+
+    async def _read_what_waits(self) -> None:
+        if not self._reads:
+            return
+        calls = _take(self._reads, self._settings.batch_max)
+        try:
+            outcomes = await self._run(partial(self._writer.read, [call.unit for call in calls]))
+        except BaseException:
+            self._reads.extendleft(reversed(calls))
+            raise
+        self._units += len(calls)
+        for call, outcome in zip(calls, outcomes, strict=True):
+            call.release(outcome)
+
+    def _fail(self, error: JournalFailed) -> None:
+        self.failed = error
+        for queue in (self._writes, self._reads):
+            while queue:
+                queue.popleft().fail(error)
+        self._later.clear()
+
+    async def close_connection(self) -> None:
+        """Close the connection, after a failure without another byte written. For `open_journal`."""
+        if self.failed is None:
+            await self._connection.close()
+        else:
+            await self._connection.abandon()
+
+
+def _take(queue: deque[_Call[U]], count: int) -> list[_Call[U]]:
+    return [queue.popleft() for _ in range(min(count, len(queue)))]

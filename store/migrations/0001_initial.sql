@@ -1,0 +1,200 @@
+-- The journal's first schema. Integer rowids join the tables; the identities of the wire stand once each, in a
+-- unique index. Every listing has an index of its own, under a condition where its rows are few.
+BEGIN IMMEDIATE;
+
+-- One row: which file this is, and how far it has come. Rewritten by every commit that writes, so that the `-wal` of
+-- another journal always brings another `file_id` with it. `digest` covers all other columns.
+CREATE TABLE journal (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  file_id TEXT NOT NULL,
+  journal_id TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  last_seq INTEGER NOT NULL CHECK (last_seq >= 0),
+  chain TEXT NOT NULL,
+  acked_seq INTEGER NOT NULL CHECK (acked_seq BETWEEN 0 AND last_seq),
+  plane_frame_bytes_max INTEGER NOT NULL CHECK (plane_frame_bytes_max > 0),
+  fence_reason TEXT,
+  fence_detail TEXT,
+  fence_at TEXT,
+  counts TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  CHECK ((fence_reason IS NULL) = (fence_at IS NULL) AND (fence_reason IS NULL) = (fence_detail IS NULL))
+) STRICT;
+
+CREATE TABLE runs (
+  id INTEGER PRIMARY KEY,
+  run_id TEXT NOT NULL UNIQUE,
+  ended INTEGER NOT NULL DEFAULT 0 CHECK (ended IN (0, 1)),
+  outcome TEXT,
+  operations INTEGER NOT NULL DEFAULT 0 CHECK (operations >= 0),
+  unsettled INTEGER NOT NULL DEFAULT 0 CHECK (unsettled BETWEEN 0 AND operations),
+  first_at TEXT NOT NULL,
+  last_at TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE run_links (
+  run INTEGER NOT NULL REFERENCES runs (id),
+  resumes INTEGER NOT NULL REFERENCES runs (id),
+  PRIMARY KEY (run, resumes)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE commands (
+  id INTEGER PRIMARY KEY,
+  command_id TEXT NOT NULL UNIQUE,
+  run INTEGER NOT NULL REFERENCES runs (id),
+  kind TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  content_digest TEXT NOT NULL,
+  operation_id TEXT,
+  accepted_seq INTEGER,
+  accepted_at TEXT NOT NULL,
+  receipt_seq INTEGER,
+  receipt_kind TEXT,
+  expires_at TEXT,
+  CHECK (accepted_seq IS NOT NULL OR receipt_seq IS NOT NULL),
+  CHECK ((receipt_seq IS NULL) = (receipt_kind IS NULL))
+) STRICT;
+CREATE INDEX commands_open ON commands (accepted_seq) WHERE receipt_seq IS NULL;
+CREATE INDEX commands_open_of_run ON commands (run, accepted_seq) WHERE receipt_seq IS NULL;
+
+CREATE TABLE operations (
+  id INTEGER PRIMARY KEY,
+  operation_id TEXT NOT NULL UNIQUE,
+  command INTEGER NOT NULL REFERENCES commands (id),
+  run INTEGER NOT NULL REFERENCES runs (id),
+  origin TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  args_digest TEXT NOT NULL,
+  write INTEGER NOT NULL CHECK (write IN (0, 1)),
+  identical TEXT NOT NULL,
+  repeat INTEGER NOT NULL CHECK (repeat IN (0, 1)),
+  state TEXT NOT NULL CHECK (
+    state IN ('accepted', 'awaiting_approval', 'started', 'succeeded', 'failed', 'not_executed', 'unknown')
+  ),
+  effect TEXT NOT NULL CHECK (effect IN ('none', 'occurred', 'unknown')),
+  effect_by TEXT CHECK (effect_by IN ('provider', 'daemon', 'shim', 'operator', 'probe', 'supervisor')),
+  listed INTEGER NOT NULL CHECK (listed IN (0, 1)),
+  guards INTEGER NOT NULL CHECK (guards IN (0, 1)),
+  reason TEXT,
+  error_means TEXT,
+  receipt TEXT,
+  attempt_count INTEGER NOT NULL CHECK (attempt_count >= 0),
+  metadata TEXT,
+  accepted_seq INTEGER NOT NULL,
+  started_seq INTEGER,
+  result_seq INTEGER,
+  accepted_at TEXT NOT NULL,
+  started_at TEXT,
+  ended_at TEXT,
+  deadline_at TEXT,
+  expires_at TEXT,
+  parent_operation_id TEXT
+) STRICT;
+CREATE INDEX operations_of_run ON operations (run);
+CREATE INDEX operations_alike ON operations (run, args_digest) WHERE write = 1;
+CREATE INDEX operations_guarding ON operations (run, args_digest) WHERE guards = 1;
+CREATE INDEX operations_open ON operations (accepted_seq) WHERE state IN ('accepted', 'awaiting_approval', 'started');
+CREATE INDEX operations_unsettled ON operations (listed) WHERE listed = 1;
+CREATE INDEX operations_unsettled_since ON operations (ended_at) WHERE listed = 1;
+CREATE INDEX operations_with_reason ON operations (reason) WHERE reason IS NOT NULL;
+CREATE INDEX operations_not_succeeded ON operations (state) WHERE state IN ('failed', 'not_executed', 'unknown');
+
+CREATE TABLE attempts (
+  operation INTEGER NOT NULL REFERENCES operations (id),
+  attempt INTEGER NOT NULL CHECK (attempt > 0),
+  idempotency_key TEXT NOT NULL,
+  key_carrier TEXT NOT NULL,
+  idempotent INTEGER NOT NULL CHECK (idempotent IN (0, 1)),
+  dedupe_horizon_s REAL,
+  started_seq INTEGER NOT NULL,
+  started_at TEXT NOT NULL,
+  deadline_at TEXT NOT NULL,
+  phase TEXT,
+  outcome TEXT,
+  reason TEXT,
+  ended_at TEXT,
+  duration_ms INTEGER,
+  PRIMARY KEY (operation, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE evidence (
+  operation INTEGER NOT NULL REFERENCES operations (id),
+  seq INTEGER NOT NULL,
+  attempt INTEGER NOT NULL CHECK (attempt > 0),
+  at TEXT NOT NULL,
+  effect TEXT NOT NULL CHECK (effect IN ('none', 'occurred', 'unknown')),
+  source TEXT NOT NULL CHECK (source IN ('provider', 'daemon', 'shim', 'operator', 'probe', 'supervisor')),
+  actor TEXT,
+  PRIMARY KEY (operation, seq, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- The truth, and the outbox: what is above `journal.acked_seq` is still to be delivered. `body` is the frame as it goes
+-- over the wire, or NULL once its content was erased; `digest` and `chain` stay.
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL,
+  at TEXT NOT NULL,
+  run INTEGER,
+  command INTEGER,
+  operation INTEGER,
+  terminal INTEGER NOT NULL CHECK (terminal IN (0, 1)),
+  digest TEXT NOT NULL,
+  chain TEXT NOT NULL,
+  body BLOB
+) STRICT;
+CREATE INDEX events_of_operation ON events (operation) WHERE operation IS NOT NULL;
+
+-- What is kept outside the chain: a command's `data`, and results that their event is too small for.
+CREATE TABLE payloads (
+  seq INTEGER PRIMARY KEY,
+  digest TEXT NOT NULL,
+  body BLOB
+) STRICT;
+
+-- `digest` covers the other columns but `id`: no event repeats what stands here.
+CREATE TABLE deliveries (
+  id INTEGER PRIMARY KEY,
+  command INTEGER NOT NULL REFERENCES commands (id),
+  at TEXT NOT NULL,
+  answer TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+CREATE INDEX deliveries_of_command ON deliveries (command);
+
+CREATE TABLE dead_letters (
+  seq INTEGER PRIMARY KEY REFERENCES events (seq),
+  code TEXT NOT NULL,
+  message TEXT NOT NULL,
+  at TEXT NOT NULL,
+  requeued_as INTEGER,
+  digest TEXT NOT NULL
+) STRICT;
+
+-- How the rows are read: with the identities of the wire in place of the rowids. CROSS JOIN keeps the order of the
+-- tables, and so the plan, as written.
+CREATE VIEW command_rows AS
+SELECT
+  c.id, c.command_id, r.run_id, c.kind, c.origin, c.content_digest, c.operation_id, c.accepted_seq, c.accepted_at,
+  c.receipt_seq, c.receipt_kind, c.expires_at, c.run
+FROM commands AS c CROSS JOIN runs AS r ON r.id = c.run;
+
+CREATE VIEW operation_rows AS
+SELECT
+  o.id, o.command, o.run, c.receipt_seq, o.listed,
+  o.operation_id, c.command_id, r.run_id, o.origin, o.tool, o.args_digest, o.write, o.identical, o.repeat,
+  o.state, o.effect, o.effect_by, o.guards, o.reason, o.error_means, o.receipt, o.attempt_count, o.metadata,
+  o.accepted_seq, o.started_seq, o.result_seq, o.accepted_at, o.started_at, o.ended_at, o.deadline_at,
+  o.expires_at, o.parent_operation_id
+FROM operations AS o CROSS JOIN commands AS c ON c.id = o.command CROSS JOIN runs AS r ON r.id = o.run;
+
+CREATE VIEW event_rows AS
+SELECT e.seq, e.kind, e.at, r.run_id, c.command_id, o.operation_id, e.terminal, e.digest, e.chain, e.body
+FROM
+  events AS e
+  LEFT JOIN runs AS r ON r.id = e.run
+  LEFT JOIN commands AS c ON c.id = e.command
+  LEFT JOIN operations AS o ON o.id = e.operation;
+
+PRAGMA application_id = 0x65666664; -- "effd"
+PRAGMA user_version = 1;
+COMMIT;

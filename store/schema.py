@@ -1,0 +1,53 @@
+"""The journal's schema: numbered migrations, and the version that this program knows.
+
+Part of `store`; imports `store.errors`. Each file in `store/migrations/` is `NNNN_name.sql` and holds its own
+`BEGIN IMMEDIATE … PRAGMA user_version … COMMIT`, because `executescript` commits whatever is open before it starts:
+a migration that fails or is killed leaves the version before it. `schema.sql` is what all of them together make.
+"""
+
+import sqlite3
+from importlib.resources import files
+from typing import Final
+
+APPLICATION_ID: Final = 0x65666664
+"""`effd`: stands in the file's header, and tells our file from any other SQLite database."""
+
+
+def _migrations() -> tuple[tuple[int, str], ...]:
+    found = [
+        (int(file.name.partition("_")[0]), file.read_text(encoding="utf-8"))
+        for file in (files("store") / "migrations").iterdir()
+        if file.name.endswith(".sql")
+    ]
+    return tuple(sorted(found))
+
+
+MIGRATIONS: Final = _migrations()
+VERSION: Final = MIGRATIONS[-1][0]
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """Return the schema version of the file; 0 for one without a schema."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema to `VERSION`, each step in a transaction of its own. Raises sqlite3.Error, rolled back."""
+    present = version(connection)
+    for number, script in MIGRATIONS:
+        if number <= present:
+            continue
+        try:
+            connection.executescript(script)
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def describe(connection: sqlite3.Connection) -> str:
+    """Return the schema of the file as SQL text, one statement after another, sorted by name."""
+    rows = connection.execute(
+        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type = 'view', type = 'index', rowid"
+    )
+    return "".join(f"{sql};\n\n" for (sql,) in rows)

@@ -1,0 +1,41 @@
+-- Commands, and their deliveries.
+
+-- name: command
+SELECT
+  id, command_id, run_id, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq,
+  receipt_kind, expires_at, run
+FROM command_rows WHERE command_id = ?;
+
+-- name: insert_command
+INSERT INTO commands (
+  command_id, run, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq, receipt_kind,
+  expires_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
+
+-- name: set_receipt
+UPDATE commands SET receipt_seq = ?, receipt_kind = ? WHERE id = ?;
+
+-- name: open_commands
+SELECT
+  id, command_id, run_id, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq,
+  receipt_kind, expires_at, run
+FROM command_rows WHERE receipt_seq IS NULL AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
+
+-- name: open_commands_of_run
+SELECT
+  id, command_id, run_id, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq,
+  receipt_kind, expires_at, run
+FROM command_rows
+WHERE run = (SELECT id FROM runs WHERE run_id = ?) AND receipt_seq IS NULL AND accepted_seq > ?
+ORDER BY accepted_seq LIMIT ?;
+
+-- name: insert_delivery
+INSERT INTO deliveries (command, at, answer, digest) VALUES (?, ?, ?, ?);
+
+-- name: trim_deliveries
+DELETE FROM deliveries WHERE id IN (
+  SELECT id FROM deliveries WHERE command = ? ORDER BY id DESC LIMIT -1 OFFSET ?
+);
+
+-- name: deliveries
+SELECT at, answer FROM deliveries WHERE command = (SELECT id FROM commands WHERE command_id = ?) ORDER BY id LIMIT ?;

@@ -1,0 +1,44 @@
+-- The events, their payloads, and the dead letters among them.
+
+-- name: insert_event
+INSERT INTO events (seq, kind, at, run, command, operation, terminal, digest, chain, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: event
+SELECT seq, kind, at, run_id, command_id, operation_id, terminal, digest, chain, body
+FROM event_rows WHERE seq = ?;
+
+-- name: events_after
+SELECT seq, kind, at, run_id, command_id, operation_id, terminal, digest, chain, body
+FROM event_rows WHERE seq > ? ORDER BY seq LIMIT ?;
+
+-- name: last_seq
+SELECT max(seq) FROM events;
+
+-- name: chain_at
+SELECT chain FROM events WHERE seq = ?;
+
+-- name: events_of_operation
+SELECT seq FROM events WHERE operation = (SELECT id FROM operations WHERE operation_id = ?) AND operation IS NOT NULL
+ORDER BY seq LIMIT ?;
+
+-- name: insert_payload
+INSERT INTO payloads (seq, digest, body) VALUES (?, ?, ?);
+
+-- name: payload
+SELECT body FROM payloads WHERE seq = ?;
+
+-- name: body
+SELECT body FROM events WHERE seq = ?;
+
+-- name: is_parked
+SELECT 1 FROM dead_letters WHERE seq = ?;
+
+-- name: insert_dead_letter
+INSERT INTO dead_letters (seq, code, message, at, requeued_as, digest) VALUES (?, ?, ?, ?, NULL, ?)
+ON CONFLICT (seq) DO NOTHING;
+
+-- name: dead_letters
+SELECT d.seq, e.kind, d.code, d.message, d.at, d.requeued_as
+FROM dead_letters AS d CROSS JOIN events AS e ON e.seq = d.seq
+WHERE d.seq > ? ORDER BY d.seq LIMIT ?;

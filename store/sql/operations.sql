@@ -1,0 +1,207 @@
+-- Operations, their attempts and their evidence.
+--
+-- The listings (`page_…`) share one shape: newest first, rows below the cursor, at most `:window` rows looked at.
+-- `floor_…` says where that window ends. What no index leads to is a filter on the rows of the window, so that a page
+-- costs the same however rare its matches are.
+
+-- name: operation
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows WHERE operation_id = ?;
+
+-- name: insert_operation
+INSERT INTO operations (
+  operation_id, command, run, origin, tool, args_digest, write, identical, repeat, state, effect, effect_by, listed,
+  guards, attempt_count, accepted_seq, accepted_at, expires_at, parent_operation_id
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
+
+-- name: update_operation
+UPDATE operations SET
+  state = ?, effect = ?, effect_by = ?, listed = ?, guards = ?, reason = ?, error_means = ?, receipt = ?,
+  attempt_count = ?, metadata = ?, started_seq = ?, result_seq = ?, started_at = ?, ended_at = ?, deadline_at = ?
+WHERE id = ?;
+
+-- name: insert_attempt
+INSERT INTO attempts (
+  operation, attempt, idempotency_key, key_carrier, idempotent, dedupe_horizon_s, started_seq, started_at, deadline_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: end_attempt
+UPDATE attempts SET phase = ?, outcome = ?, reason = ?, ended_at = ?, duration_ms = ?
+WHERE operation = ? AND attempt = ?;
+
+-- name: attempts
+SELECT
+  a.attempt, a.idempotency_key, a.key_carrier, a.idempotent, a.dedupe_horizon_s, a.started_seq, a.started_at,
+  a.deadline_at, a.phase, a.outcome, a.reason, a.ended_at, a.duration_ms
+FROM operations AS o CROSS JOIN attempts AS a ON a.operation = o.id
+WHERE o.operation_id = ? ORDER BY a.attempt LIMIT ?;
+
+-- name: attempt_started_at_seq
+SELECT attempt FROM attempts WHERE operation = ? AND started_seq = ?;
+
+-- name: insert_evidence
+INSERT INTO evidence (operation, seq, attempt, at, effect, source, actor)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: evidence
+SELECT e.attempt, e.seq, e.at, e.effect, e.source, e.actor
+FROM operations AS o CROSS JOIN evidence AS e ON e.operation = o.id
+WHERE o.operation_id = ? ORDER BY e.seq, e.attempt LIMIT ?;
+
+-- name: evidence_to_judge
+SELECT attempt, effect, source FROM evidence WHERE operation = ? ORDER BY seq, attempt;
+
+-- name: twins_guarding
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE run = (SELECT id FROM runs WHERE run_id = ?) AND args_digest = ? AND guards = 1 ORDER BY id DESC LIMIT ?;
+
+-- name: twins_alike
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE run = (SELECT id FROM runs WHERE run_id = ?) AND args_digest = ? AND write = 1 AND guards = 0
+ORDER BY id DESC LIMIT ?;
+
+-- name: open_operations
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE state IN ('accepted', 'awaiting_approval', 'started') AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
+
+-- name: unsettled
+SELECT count(*), min(ended_at) FROM operations WHERE listed = 1;
+
+-- name: floor_all
+SELECT id FROM operations WHERE TRUE AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: page_all
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE TRUE AND id < :before AND id > :floor
+  AND (:state IS NULL OR state = :state)
+  AND (:effect IS NULL OR effect = :effect)
+  AND (:run_id IS NULL OR run_id = :run_id)
+  AND (:tool IS NULL OR tool = :tool)
+  AND (:unsettled = 0 OR listed = 1)
+  AND (:reason IS NULL OR reason = :reason)
+  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
+ORDER BY id DESC LIMIT :limit;
+
+-- name: floor_of_run
+SELECT id FROM operations WHERE run = (SELECT r.id FROM runs AS r WHERE r.run_id = :run_id) AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: page_of_run
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE run = (SELECT r.id FROM runs AS r WHERE r.run_id = :run_id) AND id < :before AND id > :floor
+  AND (:state IS NULL OR state = :state)
+  AND (:effect IS NULL OR effect = :effect)
+  AND (:run_id IS NULL OR run_id = :run_id)
+  AND (:tool IS NULL OR tool = :tool)
+  AND (:unsettled = 0 OR listed = 1)
+  AND (:reason IS NULL OR reason = :reason)
+  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
+ORDER BY id DESC LIMIT :limit;
+
+-- name: floor_unsettled
+SELECT id FROM operations WHERE listed = 1 AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: page_unsettled
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE listed = 1 AND id < :before AND id > :floor
+  AND (:state IS NULL OR state = :state)
+  AND (:effect IS NULL OR effect = :effect)
+  AND (:run_id IS NULL OR run_id = :run_id)
+  AND (:tool IS NULL OR tool = :tool)
+  AND (:unsettled = 0 OR listed = 1)
+  AND (:reason IS NULL OR reason = :reason)
+  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
+ORDER BY id DESC LIMIT :limit;
+
+-- name: floor_with_reason
+SELECT id FROM operations WHERE reason = :reason AND reason IS NOT NULL AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: page_with_reason
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE reason = :reason AND reason IS NOT NULL AND id < :before AND id > :floor
+  AND (:state IS NULL OR state = :state)
+  AND (:effect IS NULL OR effect = :effect)
+  AND (:run_id IS NULL OR run_id = :run_id)
+  AND (:tool IS NULL OR tool = :tool)
+  AND (:unsettled = 0 OR listed = 1)
+  AND (:reason IS NULL OR reason = :reason)
+  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
+ORDER BY id DESC LIMIT :limit;
+
+-- name: floor_not_succeeded
+SELECT id FROM operations WHERE state = :state AND state IN ('failed', 'not_executed', 'unknown') AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: page_not_succeeded
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE state = :state AND state IN ('failed', 'not_executed', 'unknown') AND id < :before AND id > :floor
+  AND (:state IS NULL OR state = :state)
+  AND (:effect IS NULL OR effect = :effect)
+  AND (:run_id IS NULL OR run_id = :run_id)
+  AND (:tool IS NULL OR tool = :tool)
+  AND (:unsettled = 0 OR listed = 1)
+  AND (:reason IS NULL OR reason = :reason)
+  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
+ORDER BY id DESC LIMIT :limit;
+
+-- name: floor_open
+SELECT id FROM operations WHERE state IN ('accepted', 'awaiting_approval', 'started') AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: page_open
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE state IN ('accepted', 'awaiting_approval', 'started') AND id < :before AND id > :floor
+  AND (:state IS NULL OR state = :state)
+  AND (:effect IS NULL OR effect = :effect)
+  AND (:run_id IS NULL OR run_id = :run_id)
+  AND (:tool IS NULL OR tool = :tool)
+  AND (:unsettled = 0 OR listed = 1)
+  AND (:reason IS NULL OR reason = :reason)
+  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
+ORDER BY id DESC LIMIT :limit;

@@ -1,0 +1,33 @@
+-- Runs, and which runs they resume.
+
+-- name: touch_run
+INSERT INTO runs (run_id, first_at, last_at) VALUES (?, ?, ?)
+ON CONFLICT (run_id) DO UPDATE SET last_at = excluded.last_at
+RETURNING id;
+
+-- name: count_in_run
+UPDATE runs SET operations = operations + ?, unsettled = unsettled + ?, last_at = ? WHERE id = ?;
+
+-- name: run
+SELECT id, run_id, ended, outcome, operations, unsettled, first_at, last_at FROM runs WHERE run_id = ?;
+
+-- name: runs_before
+SELECT id, run_id, ended, outcome, operations, unsettled, first_at, last_at FROM runs
+WHERE id < ? ORDER BY id DESC LIMIT ?;
+
+-- name: end_run
+UPDATE runs SET ended = 1, outcome = ? WHERE run_id = ?;
+
+-- name: link_runs
+INSERT INTO run_links (run, resumes)
+SELECT a.id, b.id FROM runs AS a CROSS JOIN runs AS b ON b.run_id = ? WHERE a.run_id = ?
+ON CONFLICT DO NOTHING;
+
+-- name: resumed
+WITH RECURSIVE resumed (run) AS (
+  SELECT l.resumes FROM runs AS r CROSS JOIN run_links AS l ON l.run = r.id WHERE r.run_id = ?
+  UNION
+  SELECT l.resumes FROM resumed AS s CROSS JOIN run_links AS l ON l.run = s.run
+  LIMIT ?
+)
+SELECT r.run_id FROM resumed AS s CROSS JOIN runs AS r ON r.id = s.run;

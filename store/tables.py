@@ -1,0 +1,313 @@
+"""The projections in SQL: reads rows as records, and writes what an event changes.
+
+Part of `store`; imports its own modules. Runs in the owner's thread, within the open transaction.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from store import projection
+from store.events import (
+    CommandAccepted,
+    CommandCompleted,
+    CommandFailed,
+    CommandRefused,
+    OperationReconciled,
+    OperationStarted,
+)
+from store.head import Ledger
+from store.lifecycle import Effect, Evidence, Source, State, judge
+from store.projection import Fact
+from store.records import CommandRecord, JsonObject, OperationId, OperationRecord, Origin, RunId, Timestamp
+
+TOOL_CALL: Final = "tool.call"
+RUN_END: Final = "run.end"
+
+Row = tuple[Any, ...]
+"""A row as SQLite returns it; each column's type is the schema's (its tables are STRICT)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """A command with the rowids that join it to other tables."""
+
+    record: CommandRecord
+    id: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRow:
+    """An operation with the rowids that join it to other tables, and its command's receipt."""
+
+    record: OperationRecord
+    id: int
+    command: int
+    run: int
+    receipt_seq: int | None
+    listed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which rows an event belongs to."""
+
+    run: int | None = None
+    command: int | None = None
+    operation: int | None = None
+
+
+def command_row(row: Row) -> CommandRow:
+    """Return the command of a row of `command_rows`."""
+    (
+        rowid, command_id, run_id, kind, origin, content_digest, operation_id, accepted_seq, accepted_at,
+        receipt_seq, receipt_kind, expires_at, run,
+    ) = row  # fmt: skip
+    record = CommandRecord(
+        command_id=command_id,
+        run_id=run_id,
+        kind=kind,
+        origin=Origin(origin),
+        content_digest=content_digest,
+        operation_id=operation_id,
+        accepted_seq=accepted_seq,
+        accepted_at=accepted_at,
+        receipt_seq=receipt_seq,
+        receipt_kind=receipt_kind,
+        expires_at=expires_at,
+    )
+    return CommandRow(record, rowid, run)
+
+
+def operation_row(row: Row) -> OperationRow:
+    """Return the operation of a row of `operation_rows`."""
+    (
+        rowid, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+        identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+        accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at, parent,
+    ) = row  # fmt: skip
+    record = OperationRecord(
+        operation_id=operation_id,
+        command_id=command_id,
+        run_id=run_id,
+        origin=Origin(origin),
+        tool=tool,
+        args_digest=args_digest,
+        write=bool(write),
+        identical=identical,
+        repeat=bool(repeat),
+        state=State(state),
+        effect=Effect(effect),
+        effect_by=None if effect_by is None else Source(effect_by),
+        best_effort=effect_by == Source.SUPERVISOR,
+        settled=ended_at is not None and not listed,
+        guards=bool(guards),
+        reason=reason,
+        error_means=error_means,
+        receipt=None if receipt is None else json.loads(receipt),
+        attempt_count=attempt_count,
+        metadata=None if metadata is None else json.loads(metadata),
+        accepted_seq=accepted_seq,
+        started_seq=started_seq,
+        result_seq=result_seq,
+        accepted_at=accepted_at,
+        started_at=started_at,
+        ended_at=ended_at,
+        deadline_at=deadline_at,
+        expires_at=expires_at,
+        parent_operation_id=parent,
+    )
+    return OperationRow(record, rowid, command, run, receipt_seq, bool(listed))
+
+
+def find_command(ledger: Ledger, command_id: str) -> CommandRow | None:
+    """Return the command, or None."""
+    row = ledger.execute("command", (command_id,)).fetchone()
+    return None if row is None else command_row(row)
+
+
+def find_operation(ledger: Ledger, operation_id: str) -> OperationRow | None:
+    """Return the operation, or None."""
+    row = ledger.execute("operation", (operation_id,)).fetchone()
+    return None if row is None else operation_row(row)
+
+
+def _as_text(value: object) -> str | None:
+    return None if value is None else json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _touch_run(ledger: Ledger, run_id: RunId, at: Timestamp) -> int:
+    return int(ledger.execute("touch_run", (run_id, at, at)).fetchall()[0][0])
+
+
+def project_run(ledger: Ledger, fact: Fact) -> Place:
+    """Record an event that belongs to a run, or to nothing."""
+    return Place() if fact.run_id is None else Place(run=_touch_run(ledger, fact.run_id, fact.at))
+
+
+def project_new_command(ledger: Ledger, fact: Fact, data: CommandAccepted | CommandRefused) -> Place:
+    """Record a command at its acceptance, or at its final refusal; for a call, its operation."""
+    assert fact.run_id is not None
+    assert fact.command_id is not None
+    run = _touch_run(ledger, fact.run_id, fact.at)
+    accepted = isinstance(data, CommandAccepted)
+    row = (
+        fact.command_id,
+        run,
+        data.kind if isinstance(data, CommandAccepted) else "",  # a refusal does not say of what
+        fact.origin,
+        data.content_digest,
+        fact.operation_id,
+        fact.seq if accepted else None,
+        fact.at,
+        None if accepted else fact.seq,
+        None if accepted else data.KIND,
+        data.expires_at if isinstance(data, CommandAccepted) else None,
+    )
+    command = int(ledger.execute("insert_command", row).fetchall()[0][0])
+    place = Place(run=run, command=command)
+    if not isinstance(data, CommandAccepted) or data.tool is None:
+        return replace(place, operation=_rowid(ledger, fact.operation_id))
+    for resumed in data.resumes or ():
+        ledger.execute("link_runs", (resumed, fact.run_id))
+    return replace(place, operation=_insert_operation(ledger, fact, data, place))
+
+
+def _rowid(ledger: Ledger, operation_id: OperationId | None) -> int | None:
+    row = None if operation_id is None else find_operation(ledger, operation_id)
+    return None if row is None else row.id
+
+
+def _insert_operation(ledger: Ledger, fact: Fact, data: CommandAccepted, place: Place) -> int:
+    write = data.write is not False
+    row = (
+        fact.operation_id,
+        place.command,
+        place.run,
+        fact.origin,
+        data.tool,
+        data.args_digest,
+        write,
+        data.identical or "guard-unsettled",
+        bool(data.repeat),
+        State.ACCEPTED,
+        Effect.UNKNOWN,
+        None,
+        False,
+        write,
+        0,
+        fact.seq,
+        fact.at,
+        data.expires_at,
+        data.parent_operation_id,
+    )
+    operation = int(ledger.execute("insert_operation", row).fetchall()[0][0])
+    ledger.execute("count_in_run", (1, 0, fact.at, place.run))
+    ledger.head = ledger.head.moved(None, State.ACCEPTED)
+    return operation
+
+
+def project_command(
+    ledger: Ledger,
+    fact: Fact,
+    data: CommandCompleted | CommandFailed,
+    command: CommandRow,
+    payload: bytes | None,
+) -> Place:
+    """Record the receipt of a command that is not a call. `payload` is the command's `data`."""
+    run = _touch_run(ledger, command.record.run_id, fact.at)
+    ledger.execute("set_receipt", (fact.seq, data.KIND, command.id))
+    if isinstance(data, CommandCompleted) and command.record.kind == RUN_END:
+        end_run(ledger, command.record.run_id, _outcome(payload))
+    return Place(run=run, command=command.id, operation=_rowid(ledger, command.record.operation_id))
+
+
+def _outcome(payload: bytes | None) -> str | None:
+    data: JsonObject = json.loads(payload) if payload is not None else {}
+    outcome = data.get("outcome")
+    return outcome if isinstance(outcome, str) else None
+
+
+def end_run(ledger: Ledger, run_id: RunId, outcome: str | None) -> None:
+    """Let the run take no more calls."""
+    ledger.execute("end_run", (outcome, run_id))
+
+
+def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal: bool) -> Place:
+    """Record an event of an operation: its state, its attempts, its evidence, and what they prove.
+
+    Raises `IllegalMove` before anything is written.
+    """
+    before = row.record
+    after = projection.after(before, fact)
+    _write_attempts(ledger, fact, row)
+    words = projection.evidence(fact.data, before, _attempts_seen(ledger, fact, row))
+    actor = fact.data.actor if isinstance(fact.data, OperationReconciled) else None
+    for word in words:
+        ledger.execute(
+            "insert_evidence", (row.id, fact.seq, word.attempt, fact.at, word.effect, word.source, actor)
+        )
+    if after is not before or words:
+        known = ledger.execute("evidence_to_judge", (row.id,)).fetchall()
+        found = (Evidence(attempt, Effect(effect), Source(source)) for attempt, effect, source in known)
+        after = projection.judged(after, judge(found, after.attempt_count))
+        _update_operation(ledger, row, after, fact.at)
+    else:
+        ledger.execute("count_in_run", (0, 0, fact.at, row.run))
+    if terminal:
+        ledger.execute("set_receipt", (fact.seq, fact.data.KIND, row.command))
+    return Place(run=row.run, command=row.command, operation=row.id)
+
+
+def _attempts_seen(ledger: Ledger, fact: Fact, row: OperationRow) -> int:
+    data = fact.data
+    if not isinstance(data, OperationReconciled) or data.started_seq in (None, row.record.started_seq):
+        return row.record.attempt_count
+    found = ledger.execute("attempt_started_at_seq", (row.id, data.started_seq)).fetchone()
+    return row.record.attempt_count if found is None else int(found[0])
+
+
+def _write_attempts(ledger: Ledger, fact: Fact, row: OperationRow) -> None:
+    data = fact.data
+    if isinstance(data, OperationStarted):
+        attempt = (
+            row.id,
+            data.attempt,
+            data.idempotency_key,
+            data.key_carrier,
+            data.idempotent,
+            data.dedupe_horizon_s,
+            fact.seq,
+            fact.at,
+            data.deadline_at,
+        )
+        ledger.execute("insert_attempt", attempt)
+    elif (end := projection.attempt_end(data, row.record)) is not None:
+        values = (end.phase, end.outcome, end.reason, fact.at, end.duration_ms, row.id, end.attempt)
+        ledger.execute("end_attempt", values)
+
+
+def _update_operation(ledger: Ledger, row: OperationRow, after: OperationRecord, at: Timestamp) -> None:
+    listed = projection.listed(after)
+    values = (
+        after.state,
+        after.effect,
+        after.effect_by,
+        listed,
+        after.guards,
+        after.reason,
+        after.error_means,
+        _as_text(after.receipt),
+        after.attempt_count,
+        _as_text(after.metadata),
+        after.started_seq,
+        after.result_seq,
+        after.started_at,
+        after.ended_at,
+        after.deadline_at,
+        row.id,
+    )
+    ledger.execute("update_operation", values)
+    ledger.execute("count_in_run", (0, int(listed) - int(row.listed), at, row.run))
+    ledger.head = ledger.head.moved(row.record.state, after.state)

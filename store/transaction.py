@@ -1,0 +1,326 @@
+"""What can be written to the journal: events, and the little that no event says.
+
+Part of `store`; imports its own modules. A `Transaction` is a `View` that also writes, handed to one unit of a group
+commit. All that it wrote is durable when `Journal.transact` returns, or none of it is there.
+"""
+
+import json
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+
+from store import chain
+from store.errors import ImpossibleEvent
+from store.events import (
+    CommandAccepted,
+    CommandCompleted,
+    CommandFailed,
+    CommandRefused,
+    Draft,
+    EventData,
+    render,
+)
+from store.head import Ledger, row_digest
+from store.lifecycle import IllegalMove, advance
+from store.projection import MOVING, Fact
+from store.records import Chain, CommandId, Fence, RunId, StoredEvent, timestamp
+from store.tables import (
+    TOOL_CALL,
+    CommandRow,
+    OperationRow,
+    Place,
+    end_run,
+    find_command,
+    find_operation,
+    project_command,
+    project_new_command,
+    project_operation,
+    project_run,
+)
+from store.view import DELIVERIES_MAX, View
+
+CUTS: Final = {"result": "result_truncated", "arguments": "arguments_truncated"}
+"""What an event that is too long loses, and the flag that says so."""
+SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
+"""What `chain`, the last member, adds to an event's bytes."""
+
+
+class Transaction(View):
+    """One unit of a group commit. A unit that raises leaves nothing behind."""
+
+    __slots__ = ("_frame_bytes_max", "_touched", "appended")
+
+    def __init__(self, ledger: Ledger, now: datetime, *, room: bool, frame_bytes_max: int) -> None:
+        super().__init__(ledger, now, room=room)
+        self._frame_bytes_max: Final = frame_bytes_max
+        self._touched = False
+        self.appended: Final[list[StoredEvent]] = []
+        """What this unit has recorded so far, in order."""
+
+    def append(self, draft: Draft) -> StoredEvent:
+        """Record an event and what follows from it, and return it as it will be sent.
+
+        Assigns `seq`, `at`, `terminal`, `supersedes` and `chain`; an operation's event gets the run, command and
+        origin of its operation. An event longer than a frame may be is cut once, here; its whole result goes to the
+        payloads. Raises `IllegalMove` or `ImpossibleEvent` before anything is written: both are bugs of ours.
+        """
+        match draft.data:
+            case CommandAccepted() | CommandRefused() as data:
+                return self._append_new_command(draft, data)
+            case CommandCompleted() | CommandFailed() as data:
+                return self._append_command(draft, data)
+            case data if data.KIND.startswith("operation."):
+                return self._append_operation(draft)
+            case _:
+                sealed = self._seal(draft, draft.data, terminal=False)
+                return self._insert(sealed, project_run(self._write(), sealed.fact))
+
+    def acknowledge(self, seq: int) -> None:
+        """Set the watermark: the plane holds every event up to `seq`. It may also go back, where the plane says so."""
+        if not 0 <= seq <= self.last_seq:
+            raise ImpossibleEvent("ack", f"seq {seq} is outside 0 to {self.last_seq}")
+        ledger = self._write()
+        ledger.head = replace(ledger.head, acked_seq=seq)
+
+    def park(self, seq: int, code: str, message: str) -> None:
+        """Make an event a dead letter: kept, and left out of the stream. Parking it again changes nothing."""
+        if self.chain_at(seq) is None or seq == 0:
+            raise ImpossibleEvent("dead letter", f"there is no event {seq}")
+        at = timestamp(self.now)
+        digest = row_digest(seq, code, message, at, None)
+        self._write().execute("insert_dead_letter", (seq, code, message, at, digest))
+
+    def note_delivery(self, command_id: CommandId, answer: str) -> None:
+        """Record that a command arrived, and what it was answered. The newest `DELIVERIES_MAX` are kept; a command
+        that the journal does not know leaves no trace."""
+        command = find_command(self._ledger, command_id)
+        if command is None:
+            return
+        at = timestamp(self.now)
+        ledger = self._write()
+        ledger.execute("insert_delivery", (command.id, at, answer, row_digest(command.id, at, answer)))
+        ledger.execute("trim_deliveries", (command.id, DELIVERIES_MAX))
+
+    def raise_fence(self, reason: str, detail: str) -> None:
+        """Stop the daemon from acting, durably. A fence that stands already stays as it is."""
+        if self.fence is None:
+            ledger = self._write()
+            fence = Fence(reason=reason, detail=detail, at=timestamp(self.now))
+            ledger.head = replace(ledger.head, fence=fence)
+
+    def lift_fence(self) -> None:
+        """Let the daemon act again."""
+        ledger = self._write()
+        ledger.head = replace(ledger.head, fence=None)
+
+    def announce_frame_bytes_max(self, value: int) -> None:
+        """Remember the longest frame that the plane takes: later events are cut to it."""
+        if value != self.plane_frame_bytes_max:
+            ledger = self._write()
+            ledger.head = replace(ledger.head, plane_frame_bytes_max=value)
+
+    def end_run(self, run_id: RunId, outcome: str | None) -> None:
+        """Let the run take no more calls. The receipt of a `run.end` does the same by itself."""
+        end_run(self._write(), run_id, outcome)
+
+    def link_runs(self, run_id: RunId, resumes: RunId) -> None:
+        """Record that a run continues another one. An acceptance with `resumes` does the same by itself."""
+        self._write().execute("link_runs", (resumes, run_id))
+
+    # ------------------------------------------------------------ one method for each family of events
+
+    def _append_new_command(self, draft: Draft, data: CommandAccepted | CommandRefused) -> StoredEvent:
+        if draft.command_id is None or draft.run_id is None:
+            raise ImpossibleEvent(data.KIND, "it names no command or no run")
+        if find_command(self._ledger, draft.command_id) is not None:
+            raise ImpossibleEvent(data.KIND, f"the command {draft.command_id} is known already")
+        if isinstance(data, CommandAccepted) and data.tool is not None:
+            self._check_call(draft, data)
+        elif draft.operation_id is not None and find_operation(self._ledger, draft.operation_id) is None:
+            raise ImpossibleEvent(data.KIND, f"there is no operation {draft.operation_id}")
+        sealed = self._seal(draft, data, terminal=data.TERMINAL)
+        return self._insert(sealed, project_new_command(self._write(), sealed.fact, data))
+
+    def _check_call(self, draft: Draft, data: CommandAccepted) -> None:
+        if (
+            data.kind != TOOL_CALL
+            or draft.operation_id is None
+            or data.args_digest is None
+            or data.write is None
+        ):
+            raise ImpossibleEvent(data.KIND, "a call needs operation_id, tool, args_digest and write")
+        row = find_operation(self._ledger, draft.operation_id)
+        advance(None if row is None else row.record.state, data.KIND)
+
+    def _append_command(self, draft: Draft, data: CommandCompleted | CommandFailed) -> StoredEvent:
+        command = None if draft.command_id is None else find_command(self._ledger, draft.command_id)
+        if command is None:
+            raise ImpossibleEvent(data.KIND, f"there is no command {draft.command_id}")
+        if command.record.receipt_seq is not None:
+            raise ImpossibleEvent(data.KIND, f"the command {draft.command_id} has its receipt already")
+        record = command.record
+        known = replace(draft, run_id=record.run_id, operation_id=record.operation_id, origin=record.origin)
+        sealed = self._seal(known, data, terminal=True)
+        return self._insert(
+            sealed, project_command(self._write(), sealed.fact, data, command, self._data_of(command))
+        )
+
+    def _data_of(self, command: CommandRow) -> bytes | None:
+        return self.command_payload(command.record.command_id)
+
+    def _append_operation(self, draft: Draft) -> StoredEvent:
+        row = None if draft.operation_id is None else find_operation(self._ledger, draft.operation_id)
+        if row is None:
+            raise IllegalMove(None, draft.data.KIND)
+        if draft.data.KIND in MOVING:
+            advance(row.record.state, draft.data.KIND)
+        terminal = draft.data.TERMINAL and row.receipt_seq is None
+        data = _superseding(draft.data, row)
+        record = row.record
+        known = replace(draft, run_id=record.run_id, command_id=record.command_id, origin=record.origin)
+        sealed = self._seal(known, data, terminal=terminal)
+        return self._insert(sealed, project_operation(self._write(), sealed.fact, row, terminal=terminal))
+
+    # ------------------------------------------------------------ what all of them do
+
+    def _write(self) -> Ledger:
+        """Begin to write: from here on, a unit that raises is undone."""
+        if not self._touched:
+            self._ledger.connection.execute("SAVEPOINT unit")
+            self._touched = True
+        return self._ledger
+
+    def _seal(self, draft: Draft, data: EventData, *, terminal: bool) -> "_Sealed":
+        """Give the event its seq, time, bytes and place in the chain; cut it if it is too long."""
+        head = self._ledger.head
+        frame_bytes_max = min(self._frame_bytes_max, head.plane_frame_bytes_max)
+        seq, at = head.last_seq + 1, timestamp(self.now)
+        payload = draft.payload
+
+        def rendered(data: EventData) -> bytes:
+            return render(
+                data,
+                journal_id=head.journal_id,
+                seq=seq,
+                at=at,
+                run_id=draft.run_id,
+                command_id=draft.command_id,
+                operation_id=draft.operation_id,
+                origin=draft.origin,
+                terminal=terminal,
+                best_effort=draft.best_effort,
+            )
+
+        data = _with_payload(data, payload)
+        body = rendered(data)
+        if len(body) + SEAL_BYTES > frame_bytes_max:
+            data, payload = _cut(data, payload)
+            body = rendered(data)
+        digest = chain.digest(body)
+        link = chain.extend(head.chain, digest)
+        fact = Fact(
+            seq=seq,
+            at=at,
+            data=data,
+            run_id=draft.run_id,
+            command_id=draft.command_id,
+            operation_id=draft.operation_id,
+            origin=draft.origin,
+        )
+        event = StoredEvent(
+            seq=seq,
+            kind=data.KIND,
+            at=at,
+            run_id=draft.run_id,
+            command_id=draft.command_id,
+            operation_id=draft.operation_id,
+            terminal=terminal,
+            digest=digest,
+            chain=link,
+            body=chain.seal(body, link),
+        )
+        return _Sealed(fact, event, payload)
+
+    def _insert(self, sealed: "_Sealed", place: Place) -> StoredEvent:
+        """Write the event itself, after what follows from it: only then are all its rows known."""
+        event, ledger = sealed.event, self._write()
+        ledger.execute(
+            "insert_event",
+            (
+                event.seq,
+                event.kind,
+                event.at,
+                place.run,
+                place.command,
+                place.operation,
+                event.terminal,
+                event.digest,
+                event.chain,
+                event.body,
+            ),
+        )
+        if sealed.payload is not None:
+            ledger.execute("insert_payload", (event.seq, chain.digest(sealed.payload), sealed.payload))
+        ledger.head = replace(ledger.head, last_seq=event.seq, chain=event.chain)
+        self.appended.append(event)
+        return event
+
+    def keep(self) -> bool:
+        """End the unit: what it wrote stays in the transaction. Returns whether it wrote. For the journal's owner."""
+        if self._touched:
+            self._ledger.connection.execute("RELEASE unit")
+        return self._touched
+
+    def undo(self) -> None:
+        """Take back what the unit wrote. For the journal's owner, who restores the head."""
+        if self._touched:
+            self._ledger.connection.execute("ROLLBACK TO unit")
+            self._ledger.connection.execute("RELEASE unit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """An event that is ready to be written."""
+
+    fact: Fact
+    event: StoredEvent
+    payload: bytes | None
+
+
+@cache
+def _members(event: type[EventData]) -> frozenset[str]:
+    return frozenset(item.name for item in fields(event))
+
+
+def _superseding(data: EventData, row: OperationRow) -> EventData:
+    if row.receipt_seq is None or "supersedes" not in _members(type(data)):
+        return data
+    return replace(data, **_members_of(supersedes=row.receipt_seq))
+
+
+def _with_payload(data: EventData, payload: bytes | None) -> EventData:
+    """Name the payload's digest in the event, unless the caller did (under a key, where something is redacted)."""
+    if payload is None or getattr(data, "payload_digest", None) is not None:
+        return data
+    if "payload_digest" not in _members(type(data)):
+        raise ImpossibleEvent(data.KIND, "events of this kind carry no payload")
+    return replace(data, **_members_of(payload_digest=chain.digest(payload)))
+
+
+def _cut(data: EventData, payload: bytes | None) -> tuple[EventData, bytes | None]:
+    """Return the event without its longest member, and the payload that holds it whole."""
+    for name, flag in CUTS.items():
+        value = getattr(data, name, None)
+        if value is None:
+            continue
+        cut = replace(data, **_members_of(**{name: None, flag: True}))
+        if payload is None and "payload_digest" in _members(type(data)):
+            payload = json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+            cut = _with_payload(cut, payload)
+        return cut, payload
+    return data, payload
+
+
+def _members_of(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - the members of whichever kind of event it is
+    return values

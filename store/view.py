@@ -1,0 +1,375 @@
+"""What can be asked of the journal: one method for each question, each bounded.
+
+Part of `store`; imports its own modules. A `View` lives in the owner's thread, for the length of one unit: it is
+handed to the function that `Journal.read` or `Journal.transact` was given, and must not be kept. Nothing here awaits;
+all SQL stands in `store/sql/`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from store.head import Ledger
+from store.lifecycle import Effect, Source, State
+from store.records import (
+    AttemptRecord,
+    Chain,
+    CommandId,
+    CommandRecord,
+    DeadLetter,
+    DeliveryRecord,
+    Digest,
+    EvidenceRecord,
+    Fence,
+    JournalId,
+    OperationFilter,
+    OperationId,
+    OperationRecord,
+    Page,
+    RunId,
+    RunRecord,
+    StoredEvent,
+    Timestamp,
+    timestamp,
+)
+from store.tables import Row, command_row, find_command, find_operation, operation_row
+
+TWINS_MAX: Final = 64
+RESUMED_MAX: Final = 64
+"""Runs that one run resumes, transitively: a chain of recoveries longer than this is a loop of somebody's."""
+ATTEMPTS_MAX: Final = 512
+EVIDENCE_MAX: Final = 512
+OPERATION_EVENTS_MAX: Final = 2_048
+DELIVERIES_MAX: Final = 64
+"""Deliveries kept for one command; the oldest go first."""
+PAGE_MAX: Final = 1_024
+"""Rows in one page, whatever was asked for."""
+WINDOW: Final = 4_096
+"""Operations that one page of a listing looks at, about 10 ms: where their filter matches few of them, the page is
+short, and its `next` goes on."""
+
+_EVER: Final = 2**62
+"""A cursor above every rowid."""
+
+
+class View:
+    """A consistent look at the journal, between two commits or within one. Every method may raise sqlite3.Error,
+    which ends the journal."""
+
+    __slots__ = ("_ledger", "now", "room")
+
+    def __init__(self, ledger: Ledger, now: datetime, *, room: bool) -> None:
+        self._ledger = ledger
+        self.now: Final = now
+        """The time of this unit, aware, sampled by the journal's owner."""
+        self.room: Final = room
+        """Whether there is space for new work; what settles old work has a reserve of its own."""
+
+    @property
+    def journal_id(self) -> JournalId:
+        """The history that this file holds."""
+        return self._ledger.head.journal_id
+
+    @property
+    def last_seq(self) -> int:
+        """The newest event's seq; 0 before the first."""
+        return self._ledger.head.last_seq
+
+    @property
+    def chain(self) -> Chain:
+        """The hash chain as of `last_seq`."""
+        return self._ledger.head.chain
+
+    @property
+    def acked_seq(self) -> int:
+        """The watermark: up to here the plane has made everything durable."""
+        return self._ledger.head.acked_seq
+
+    @property
+    def fence(self) -> Fence | None:
+        """Why nothing may be dispatched or sent, or None."""
+        return self._ledger.head.fence
+
+    @property
+    def plane_frame_bytes_max(self) -> int:
+        """The longest frame that the plane last said it takes; 65,536 before it has said anything."""
+        return self._ledger.head.plane_frame_bytes_max
+
+    # ------------------------------------------------------------ commands
+
+    def command(self, command_id: CommandId) -> CommandRecord | None:
+        """Return the command, accepted or refused for good."""
+        row = find_command(self._ledger, command_id)
+        return None if row is None else row.record
+
+    def command_payload(self, command_id: CommandId) -> bytes | None:
+        """Return the command's `data` as JSON; None where it is unknown, was never kept, or was erased."""
+        command = self.command(command_id)
+        if command is None or command.accepted_seq is None:
+            return None
+        return self._payload(command.accepted_seq)
+
+    def open_commands(self, run_id: RunId | None, after_seq: int, limit: int) -> tuple[CommandRecord, ...]:
+        """Return accepted commands without a receipt, of one run or of all, by the seq of their acceptance."""
+        count = _bounded(limit)
+        if run_id is None:
+            rows = self._ledger.execute("open_commands", (after_seq, count))
+        else:
+            rows = self._ledger.execute("open_commands_of_run", (run_id, after_seq, count))
+        return tuple(command_row(row).record for row in rows)
+
+    def deliveries(self, command_id: CommandId) -> tuple[DeliveryRecord, ...]:
+        """Return the newest deliveries of the command (at most `DELIVERIES_MAX` are kept), oldest first."""
+        rows = self._ledger.execute("deliveries", (command_id, DELIVERIES_MAX))
+        return tuple(DeliveryRecord(command_id=command_id, at=at, answer=answer) for at, answer in rows)
+
+    # ------------------------------------------------------------ operations
+
+    def operation(self, operation_id: OperationId) -> OperationRecord | None:
+        """Return the operation."""
+        row = find_operation(self._ledger, operation_id)
+        return None if row is None else row.record
+
+    def attempts(self, operation_id: OperationId) -> tuple[AttemptRecord, ...]:
+        """Return the operation's attempts in order."""
+        rows = self._ledger.execute("attempts", (operation_id, ATTEMPTS_MAX))
+        return tuple(_attempt(operation_id, row) for row in rows)
+
+    def evidence(self, operation_id: OperationId) -> tuple[EvidenceRecord, ...]:
+        """Return what was learned about the operation, in the order in which it was."""
+        rows = self._ledger.execute("evidence", (operation_id, EVIDENCE_MAX))
+        return tuple(
+            EvidenceRecord(
+                operation_id=operation_id,
+                attempt=attempt,
+                seq=seq,
+                at=at,
+                effect=Effect(effect),
+                source=Source(source),
+                actor=actor,
+            )
+            for attempt, seq, at, effect, source, actor in rows
+        )
+
+    def operation_events(self, operation_id: OperationId) -> tuple[int, ...]:
+        """Return the seqs of the operation's events, its command's own among them."""
+        return tuple(
+            row[0]
+            for row in self._ledger.execute("events_of_operation", (operation_id, OPERATION_EVENTS_MAX))
+        )
+
+    def result(self, operation_id: OperationId) -> bytes | None:
+        """Return the newest answer of the provider as JSON, whole even where its event was cut; None without one."""
+        operation = self.operation(operation_id)
+        if operation is None or operation.result_seq is None:
+            return None
+        return self._payload(operation.result_seq) or self._result_of_event(operation.result_seq)
+
+    def twins(self, runs: Sequence[RunId], args_digest: Digest) -> tuple[OperationRecord, ...]:
+        """Return the writes with these arguments in these runs: those that guard first, each part newest first, at
+        most `TWINS_MAX` in all."""
+        guarding = self._alike("twins_guarding", runs, args_digest)
+        others = self._alike("twins_alike", runs, args_digest)
+        return (*guarding, *others)[:TWINS_MAX]
+
+    def open_operations(self, after_seq: int, limit: int) -> tuple[OperationRecord, ...]:
+        """Return the operations that have not ended, by the seq of their acceptance."""
+        rows = self._ledger.execute("open_operations", (after_seq, _bounded(limit)))
+        return tuple(operation_row(row).record for row in rows)
+
+    def operations(self, wanted: OperationFilter, before: int | None, limit: int) -> Page[OperationRecord]:
+        """Return a page of operations, newest first.
+
+        A page looks at a bounded number of rows: where few match, it may be short, or empty, and still have a `next`.
+        """
+        path, parameters = _plan(wanted, self.now)
+        parameters["before"] = _EVER if before is None else before
+        floor = self._ledger.execute(f"floor_{path}", {**parameters, "window": WINDOW - 1}).fetchone()
+        parameters["floor"] = 0 if floor is None else floor[0] - 1
+        count = _bounded(limit)
+        rows = self._ledger.execute(f"page_{path}", {**parameters, "limit": count + 1}).fetchall()
+        items = tuple(operation_row(row).record for row in rows[:count])
+        if len(rows) > count:
+            return Page(items=items, next=rows[count - 1][0])
+        return Page(items=items, next=None if floor is None or floor[0] == 1 else floor[0])
+
+    def counts(self) -> Mapping[State, int]:
+        """Return how many operations are in each state. Costs nothing."""
+        return self._ledger.head.counts
+
+    def unsettled(self) -> tuple[int, Timestamp | None]:
+        """Return how many operations are listed as unsettled, and when the oldest of them ended."""
+        count, oldest = self._ledger.execute("unsettled").fetchone()
+        return count, oldest
+
+    # ------------------------------------------------------------ runs
+
+    def run(self, run_id: RunId) -> RunRecord | None:
+        """Return the run; None where no event names it."""
+        row = self._ledger.execute("run", (run_id,)).fetchone()
+        return None if row is None else _run(row)
+
+    def runs(self, before: int | None, limit: int) -> Page[RunRecord]:
+        """Return a page of runs, the one that began last first."""
+        count = _bounded(limit)
+        rows = self._ledger.execute(
+            "runs_before", (_EVER if before is None else before, count + 1)
+        ).fetchall()
+        items = tuple(_run(row) for row in rows[:count])
+        return Page(items=items, next=rows[count - 1][0] if len(rows) > count else None)
+
+    def resumed(self, run_id: RunId) -> tuple[RunId, ...]:
+        """Return the runs that this one resumes, directly or through others, at most `RESUMED_MAX`."""
+        return tuple(
+            row[0] for row in self._ledger.execute("resumed", (run_id, RESUMED_MAX)) if row[0] != run_id
+        )
+
+    # ------------------------------------------------------------ events
+
+    def events(self, after_seq: int, limit: int, bytes_max: int) -> tuple[StoredEvent, ...]:
+        """Return the events above `after_seq` in order, up to `limit` of them and `bytes_max` of their bodies; at
+        least one where there is one, so that a long event is never a wall."""
+        return tuple(self._events(after_seq, _bounded(limit), bytes_max))
+
+    def event(self, seq: int) -> StoredEvent | None:
+        """Return one event; None where it does not exist or was pruned."""
+        row = self._ledger.execute("event", (seq,)).fetchone()
+        return None if row is None else _event(row)
+
+    def last_event(self) -> StoredEvent | None:
+        """Return the newest event."""
+        return self.event(self.last_seq)
+
+    def chain_at(self, seq: int) -> Chain | None:
+        """Return the hash chain as of `seq` (0: before the first event); None where that was pruned."""
+        if seq == 0:
+            return Chain(self.journal_id)
+        row = self._ledger.execute("chain_at", (seq,)).fetchone()
+        return None if row is None else row[0]
+
+    def is_parked(self, seq: int) -> bool:
+        """Whether the event is a dead letter, and so left out of the stream."""
+        return self._ledger.execute("is_parked", (seq,)).fetchone() is not None
+
+    def dead_letters(self, after_seq: int, limit: int) -> tuple[DeadLetter, ...]:
+        """Return the dead letters above `after_seq` in order."""
+        rows = self._ledger.execute("dead_letters", (after_seq, _bounded(limit)))
+        return tuple(
+            DeadLetter(seq=seq, kind=kind, code=code, message=message, at=at, requeued_as=requeued_as)
+            for seq, kind, code, message, at, requeued_as in rows
+        )
+
+    # ------------------------------------------------------------ parts
+
+    def _payload(self, seq: int) -> bytes | None:
+        row = self._ledger.execute("payload", (seq,)).fetchone()
+        return None if row is None else row[0]
+
+    def _result_of_event(self, seq: int) -> bytes | None:
+        row = self._ledger.execute("body", (seq,)).fetchone()
+        if row is None or row[0] is None:
+            return None
+        result = json.loads(row[0])["data"]["result"]
+        return None if result is None else json.dumps(result, separators=(",", ":")).encode("ascii")
+
+    def _alike(self, statement: str, runs: Sequence[RunId], args_digest: Digest) -> list[OperationRecord]:
+        found = [
+            operation_row(row)
+            for run_id in dict.fromkeys(runs)
+            for row in self._ledger.execute(statement, (run_id, args_digest, TWINS_MAX))
+        ]
+        return [row.record for row in sorted(found, key=lambda row: row.id, reverse=True)]
+
+    def _events(self, after_seq: int, limit: int, bytes_max: int) -> Iterator[StoredEvent]:
+        size = 0
+        for row in self._ledger.execute("events_after", (after_seq, limit)):
+            event = _event(row)
+            length = len(event.body or b"")
+            if size and size + length > bytes_max:
+                return
+            size += length or 1
+            yield event
+
+
+def _bounded(limit: int) -> int:
+    return max(1, min(limit, PAGE_MAX))
+
+
+def _plan(wanted: OperationFilter, now: datetime) -> tuple[str, dict[str, Any]]:
+    """Choose the index that leads to the fewest rows; the other conditions filter what it finds."""
+    parameters: dict[str, Any] = {
+        "state": wanted.state,
+        "effect": wanted.effect,
+        "run_id": wanted.run_id,
+        "tool": wanted.tool,
+        "unsettled": wanted.unsettled,
+        "reason": wanted.reason,
+        "overdue_at": None,
+    }
+    if wanted.reason == "stale_in_flight":
+        return "open", parameters | {"reason": None, "overdue_at": timestamp(now)}
+    if wanted.reason == "failed_uncertain":
+        state = State.FAILED if wanted.state in (None, State.FAILED) else ""
+        return "unsettled", parameters | {"reason": None, "unsettled": True, "state": state}
+    if wanted.unsettled:
+        return "unsettled", parameters
+    if wanted.reason is not None:
+        return "with_reason", parameters
+    if wanted.state in (State.ACCEPTED, State.AWAITING_APPROVAL, State.STARTED):
+        return "open", parameters
+    if wanted.state in (State.FAILED, State.NOT_EXECUTED, State.UNKNOWN) and wanted.run_id is None:
+        return "not_succeeded", parameters
+    return ("of_run" if wanted.run_id is not None else "all"), parameters
+
+
+def _attempt(operation_id: OperationId, row: Row) -> AttemptRecord:
+    (
+        attempt, idempotency_key, key_carrier, idempotent, dedupe_horizon_s, started_seq, started_at, deadline_at,
+        phase, outcome, reason, ended_at, duration_ms,
+    ) = row  # fmt: skip
+    return AttemptRecord(
+        operation_id=operation_id,
+        attempt=attempt,
+        idempotency_key=idempotency_key,
+        key_carrier=key_carrier,
+        idempotent=bool(idempotent),
+        dedupe_horizon_s=dedupe_horizon_s,
+        started_seq=started_seq,
+        started_at=started_at,
+        deadline_at=deadline_at,
+        phase=phase,
+        outcome=outcome,
+        reason=reason,
+        ended_at=ended_at,
+        duration_ms=duration_ms,
+    )
+
+
+def _run(row: Row) -> RunRecord:
+    _, run_id, ended, outcome, operations, unsettled, first_at, last_at = row
+    return RunRecord(
+        run_id=run_id,
+        ended=bool(ended),
+        outcome=outcome,
+        operations=operations,
+        unsettled=unsettled,
+        first_at=first_at,
+        last_at=last_at,
+    )
+
+
+def _event(row: Row) -> StoredEvent:
+    seq, kind, at, run_id, command_id, operation_id, terminal, digest, chain, body = row
+    return StoredEvent(
+        seq=seq,
+        kind=kind,
+        at=at,
+        run_id=run_id,
+        command_id=command_id,
+        operation_id=operation_id,
+        terminal=bool(terminal),
+        digest=digest,
+        chain=chain,
+        body=body,
+    )

@@ -1,0 +1,292 @@
+"""The owner's work in the connection's thread: one group commit, one batch of reads, checkpoints.
+
+Part of `store`; imports its own modules. Nothing here awaits. Each method is one hop to the thread.
+
+A commit is: look at the files and the room; BEGIN IMMEDIATE; the units in order, each under a savepoint of its own
+from its first write on; the head; COMMIT, which with `synchronous=FULL` is one fdatasync of the `-wal`. A unit that
+raises is undone by its savepoint and fails its own caller alone. What SQLite reports as I/O error, full disk or
+corruption fails everything: after it nothing is written.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from store.errors import JournalFailed
+from store.folder import write_durably
+from store.head import Ledger, write_head
+from store.records import StoredEvent
+from store.settings import JournalSettings
+from store.transaction import Transaction
+from store.view import View
+
+ROOM_CACHED_S: Final = 1.0
+"""How old the last look at the disk's room may be."""
+CHECKPOINT_PAGES: Final = 1_000
+"""Pages in the `-wal` after which it is checkpointed: SQLite's own default; much more is slower, not faster."""
+_PAGES_A_COMMIT: Final = 12.0
+"""A first guess; later the last checkpoint tells."""
+
+_HARMLESS: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    sqlite3.NotSupportedError,
+)
+"""What SQLite says of a statement, not of the disk: it fails the unit that made it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A unit that returned."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A unit that raised, and left nothing behind."""
+
+    error: Exception
+
+
+Outcome = Done | Raised
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What one group commit did. When it is handed out, it is durable."""
+
+    outcomes: list[Outcome]
+    events: list[StoredEvent]
+    wrote: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The journal's files and its disk, as last looked at."""
+
+    bytes: int
+    wal_bytes: int
+    free_bytes: int
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Whether an error says that the journal can no longer be relied on."""
+    return isinstance(error, sqlite3.Error) and not isinstance(error, _HARMLESS)
+
+
+def failure(error: sqlite3.Error, during: str) -> JournalFailed:
+    """Return what `error` means for the journal. A commit that failed may be on the disk all the same."""
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    return JournalFailed(during, f"{error} ({name})", ambiguous=during in FLUSHING)
+
+
+FLUSHING: Final = frozenset({"commit", "checkpoint", "close"})
+"""What calls fsync: an I/O error there may leave pages that the kernel calls clean, and the disk never got."""
+
+
+class Writer:
+    """The one user of the connection. Every method runs in the connection's thread."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        path: Path,
+        settings: JournalSettings,
+        *,
+        clock: Callable[[], datetime],
+        boundary: Callable[[str], None],
+    ) -> None:
+        self.ledger: Final = ledger
+        self._path: Final = path
+        self._wal: Final = path.with_name(path.name + "-wal")
+        self._settings: Final = settings
+        self._clock: Final = clock
+        self._boundary: Final = boundary
+        self._inodes: Final = (_inode(self._path), _inode(self._wal))
+        self._looked_at = -ROOM_CACHED_S
+        self._room = False
+        self.sizes = Sizes(0, 0, 0)
+        self._unclean: Final = unclean_mark(path)
+        self._marked = self._unclean.exists()
+        self._commits_in_wal = 0
+        self._pages_a_commit = _PAGES_A_COMMIT
+        self.look()
+
+    def commit(self, units: Sequence[Callable[[Transaction], object]]) -> Committed:
+        """Run the units in one transaction, and return when it is on the disk. Raises `JournalFailed`."""
+        self._check_files()
+        self.look()
+        during = "begin"
+        try:
+            self.ledger.connection.execute("BEGIN IMMEDIATE")
+            during = "a statement"
+            committed = self._run_units(units)
+            if committed.wrote:
+                write_head(self.ledger.connection, self.ledger.head)
+                self._boundary("journal.before_commit")
+            if not self.ledger.connection.in_transaction:
+                raise JournalFailed("a statement", "SQLite rolled the transaction back by itself")
+            during = "commit"
+            self.ledger.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._failed(error, during) from error
+        if committed.wrote:
+            self._after_commit()
+        return committed
+
+    def _run_units(self, units: Sequence[Callable[[Transaction], object]]) -> Committed:
+        outcomes: list[Outcome] = []
+        events: list[StoredEvent] = []
+        wrote, now = False, self._clock()
+        for unit in units:
+            now = self._clock()
+            head = self.ledger.head
+            transaction = Transaction(
+                self.ledger, now, room=self._room, frame_bytes_max=self._settings.frame_bytes_max
+            )
+            try:
+                outcomes.append(Done(unit(transaction)))
+            except Exception as error:  # noqa: BLE001 - handed to the unit's own caller
+                if is_fatal(error):
+                    raise
+                transaction.undo()
+                self.ledger.head = head
+                outcomes.append(Raised(error))
+            else:
+                wrote |= transaction.keep()
+                events.extend(transaction.appended)
+        return Committed(outcomes, events, wrote, now)
+
+    def _after_commit(self) -> None:
+        self._boundary("journal.after_commit")
+        self._commits_in_wal += 1
+        if not self._marked:
+            self._mark_unclean()
+
+    def _mark_unclean(self) -> None:
+        """From now on commits stand in the `-wal` alone: a journal without it is not the whole journal."""
+        try:
+            write_durably(self._unclean, b"")
+        except OSError as error:
+            raise JournalFailed("marking", f"{self._unclean}: {error.strerror}") from error
+        self._marked = True
+
+    def read(self, units: Sequence[Callable[[View], object]]) -> list[Outcome]:
+        """Run the units between two commits. Raises `JournalFailed`."""
+        outcomes: list[Outcome] = []
+        for unit in units:
+            view = View(self.ledger, self._clock(), room=self._room)
+            try:
+                outcomes.append(Done(unit(view)))
+            except Exception as error:  # noqa: BLE001 - handed to the unit's own caller
+                if isinstance(error, sqlite3.Error) and is_fatal(error):
+                    raise self._failed(error, "a read") from error
+                outcomes.append(Raised(error))
+        return outcomes
+
+    # ------------------------------------------------------------ checkpoints
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether the `-wal` holds enough pages that a checkpoint is due."""
+        return self._commits_in_wal * self._pages_a_commit >= CHECKPOINT_PAGES
+
+    def checkpoint(self, mode: str = "PASSIVE") -> None:
+        """Copy the `-wal` into the file, and fsync it. Raises `JournalFailed`, also where SQLite did not finish."""
+        try:
+            busy, pages, copied = self.ledger.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except sqlite3.Error as error:
+            raise self._failed(error, "checkpoint") from error
+        if busy or pages != copied:
+            raise JournalFailed(
+                "checkpoint", f"{copied} of {pages} pages were copied, although nobody else reads"
+            )
+        if self._commits_in_wal and pages > 0:
+            self._pages_a_commit = max(1.0, pages / self._commits_in_wal)
+        self._commits_in_wal = 0
+
+    def finish(self) -> None:
+        """Bring everything into the one file, so that no `-wal` is left. Raises `JournalFailed`.
+
+        The mark goes when the file has everything and the `-wal` still has it too: whatever dies in between, no
+        later start takes a complete journal for one that lost its `-wal`.
+        """
+        self._check_files()
+        self.checkpoint()
+        if self._marked:
+            try:
+                self._unclean.unlink()
+                self._marked = False
+            except OSError as error:
+                raise JournalFailed("close", f"{self._unclean}: {error.strerror}") from error
+        self.checkpoint("TRUNCATE")
+
+    # ------------------------------------------------------------ the files
+
+    def look(self) -> None:
+        """Look at the room that is left, at most once in `ROOM_CACHED_S`."""
+        now = time.monotonic()
+        if now - self._looked_at < ROOM_CACHED_S:
+            return
+        self._looked_at = now
+        try:
+            disk = os.statvfs(self._path.parent)
+            self.sizes = Sizes(
+                self._path.stat().st_size, self._wal.stat().st_size, disk.f_bavail * disk.f_frsize
+            )
+        except OSError as error:
+            raise JournalFailed("looking at the disk", str(error)) from error
+        used, settings = self.sizes.bytes + self.sizes.wal_bytes, self._settings
+        self._room = (
+            used + settings.reserve_bytes <= settings.max_bytes
+            and self.sizes.free_bytes >= settings.reserve_bytes
+        )
+
+    def _check_files(self) -> None:
+        """A journal or a `-wal` that was replaced takes our commits into a file that nobody will ever open again."""
+        try:
+            found = (_inode(self._path), _inode(self._wal))
+        except OSError as error:
+            raise JournalFailed("looking at its files", str(error)) from error
+        if found != self._inodes:
+            raise JournalFailed(
+                "looking at its files", f"{self._path} or its -wal was replaced while effectd had it open"
+            )
+
+    def _failed(self, error: sqlite3.Error, during: str) -> JournalFailed:
+        if during in FLUSHING and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_IOERR:
+            mark_failed_fsync(self._settings.runtime_dir, self.ledger.head.file_id)
+        return failure(error, during)
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def unclean_mark(path: Path) -> Path:
+    """Return the file that says: commits of this journal stand in its `-wal` alone."""
+    return path.with_name(path.name + "-unclean")
+
+
+def failed_fsync_mark(runtime_dir: Path, file_id: str) -> Path:
+    """Return the file that says: an fsync of this journal failed since the machine was booted."""
+    return runtime_dir / f"journal-{file_id}.fsync-failed"
+
+
+def mark_failed_fsync(runtime_dir: Path, file_id: str) -> None:
+    """Let the next start copy the journal before it relies on it. An error of the mark itself changes nothing: the
+    failure that it is about is already being reported."""
+    try:
+        runtime_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        failed_fsync_mark(runtime_dir, file_id).touch(mode=0o600)
+    except OSError:
+        return
