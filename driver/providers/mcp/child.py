@@ -36,6 +36,8 @@ TERM_EXIT_S: Final = 2.0
 """From SIGTERM until SIGKILL."""
 KILL_EXIT_S: Final = 2.0
 """From SIGKILL until we stop waiting for the kernel."""
+EXIT_AFTER_OUTPUT_S: Final = 0.2
+"""How long an exit status is waited for behind the end of the output; it only makes a message better."""
 CHUNK_BYTES: Final = 65_536
 """What is read at once: the capacity of a pipe."""
 STDERR_LINE_BYTES_MAX: Final = 1_000
@@ -115,6 +117,11 @@ class Child:
     def exit_status(self) -> int | None:
         """The exit status once it is known: negative for a signal."""
         return self._process.returncode
+
+    async def exited(self) -> int | None:
+        """Return the exit status of a server whose output has ended, None where it lingers all the same."""
+        await self._exits_within(EXIT_AFTER_OUTPUT_S)
+        return self.exit_status
 
     def can_take(self) -> bool:
         """True where at least one byte can be written now. Raises `BrokenPipeError` where nobody reads."""

@@ -1,0 +1,406 @@
+"""One connection to a server, from its handshake to its close.
+
+Part of `driver.providers.mcp`; imports its `calls`, `exchange`, `jsonrpc`, `settings`, `tools` and wires, and
+the SDK's client.
+
+Theory of operation ------------------- `run` is the one task that opens and closes it all. A call waits in
+its caller's task for a reply, a disturbance or its deadline. When it stops waiting without a reply it becomes
+*listened to*: a task of the connection waits on for `late_result_s`, and hands what comes then to `late`.
+
+A connection is **in doubt** from any such end on until the server has answered a ping; calls are held
+meanwhile, by `certain`. One that does not answer within `PING_S` is **deaf**: it is sent nothing more, is
+replaced by its owner, and ends by itself when nobody waits for it or listens to it any longer.
+"""
+
+import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Final, Literal, TypeAlias, cast
+
+import anyio
+import structlog
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskGroup, TaskStatus
+from mcp import Client
+from mcp_types import Implementation
+
+from driver.core.attempts import Answered, HttpStatus, NotSent, Phase, Report, Silence, ToolCall
+from driver.providers.mcp.calls import CLIENT_NAME, Dialect, arguments_of, call_headers, call_params
+from driver.providers.mcp.child import SpawnFailed
+from driver.providers.mcp.exchange import Exchange, Reply, Wire
+from driver.providers.mcp.jsonrpc import report_of, request
+from driver.providers.mcp.settings import McpSettings, StdioServer
+from driver.providers.mcp.stdio import StdioWire
+from driver.providers.mcp.tools import ServedTool, read_tools
+from driver.providers.protocol import LateResults, Progress
+from store.records import JsonObject, JsonValue
+
+CONNECT_S: Final = 60.0
+"""For a start, a handshake and the first tool list; a package runner may have to download first."""
+PING_S: Final = 2.0
+"""A server that does not answer within this is deaf."""
+LIST_S: Final = 10.0
+"""For each page of a tool list."""
+LIST_PAGES_MAX: Final = 100
+"""Pages of a tool list; a paginator that never ends is cut here."""
+FRESH_S: Final = 1.0
+"""A tool list of this age is not asked for again only because a call does not fit it."""
+LISTENED_MAX: Final = 1_024
+"""Calls that a late answer is awaited for at once; more than this are forgotten."""
+TOOLS_NAMED_MAX: Final = 20
+"""Tools that the error about an unknown one names."""
+
+_FIRST_ID: Final = 1_000
+"""The SDK's session counts its own requests up from 1, and makes a handful."""
+
+Mode: TypeAlias = Literal["auto", "legacy"]
+"""How the protocol is negotiated: by `server/discover` first, or by `initialize` alone."""
+
+log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
+
+
+class ConnectFailed(Exception):
+    """The connection never came to be. `died`: the server ended by itself during the handshake."""
+
+    def __init__(self, report: NotSent, *, died: bool) -> None:
+        self.report = report
+        self.died = died
+        super().__init__(report.message)
+
+
+class Life:
+    """One connection. `run` it in a task group, and use it once `run` has started."""
+
+    def __init__(self, settings: McpSettings, late: LateResults, *, mode: Mode, client_version: str) -> None:
+        self._settings = settings
+        self._late = late
+        self._mode: Mode = mode
+        self._client_version = client_version
+        self._wire = _open_wire(settings, self)
+        self._ids = count(_FIRST_ID)
+        self._tasks: TaskGroup | None = None
+        self._dialect: Dialect | None = None
+        self._tools: dict[str, ServedTool] = {}
+        self._stale = False
+        self._listed_at = -math.inf
+        self._listing = anyio.Lock()
+        self._doubt: anyio.Event | None = None
+        self._deaf = False
+        self._waiting = 0
+        self._listening = 0
+
+    # ------------------------------------------------------------------ the connection
+
+    async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Connect, serve until the server ends or `stop` is called, and close.
+
+        Raises `ConnectFailed` before it has started, and nothing afterwards.
+        """
+        failure: ConnectFailed | None = None
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            failure = await self._open_and_serve(tasks, task_status)
+            self._wire.stop()
+        if failure is not None:
+            raise failure
+
+    def stop(self) -> None:
+        """Let `run` close the connection; whoever still waits gets a `Silence`."""
+        self._wire.stop()
+
+    @property
+    def dialect(self) -> Dialect:
+        """What was negotiated."""
+        assert self._dialect is not None, "the connection has not started"
+        return self._dialect
+
+    @property
+    def usable(self) -> bool:
+        """True where a call may be sent now."""
+        return self._dialect is not None and self._doubt is None and not self.over
+
+    @property
+    def over(self) -> bool:
+        """True where no call may be sent any more."""
+        return self._deaf or self._wire.ended.is_set()
+
+    @property
+    def deaf(self) -> bool:
+        """True where the server did not answer a ping."""
+        return self._deaf
+
+    async def certain(self) -> None:
+        """Wait until the connection is not in doubt."""
+        while self._doubt is not None:
+            await self._doubt.wait()
+
+    def on_garbage(self) -> None:
+        """See `WireWatcher`."""
+        self._put_in_doubt()
+
+    def on_tools_changed(self) -> None:
+        """See `WireWatcher`."""
+        self._stale = True
+
+    async def _open_and_serve(self, tasks: TaskGroup, task_status: TaskStatus[None]) -> ConnectFailed | None:
+        try:
+            await tasks.start(self._wire.run)
+        except SpawnFailed as error:
+            return ConnectFailed(NotSent(reason="spawn_failed", message=str(error)), died=False)
+        try:
+            async with self._connected():
+                task_status.started()
+                await self._wire.ended.wait()
+        except TimeoutError:
+            return self._connect_failed(f"no handshake within {CONNECT_S:g} s")
+        except Exception as error:  # noqa: BLE001 - the SDK raises errors, groups of them, and pydantic's
+            if self._dialect is None:
+                return self._connect_failed(_reason(error))
+            log.warning("connection_failed", provider=self._settings.name, error=_reason(error))
+        return None
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[None]:
+        info = Implementation(name=CLIENT_NAME, version=self._client_version)
+        client = Client(self._wire.sdk, mode=self._mode, cache=None, client_info=info)
+        with anyio.fail_after(CONNECT_S) as connecting:
+            async with client:
+                dialect = Dialect(client.protocol_version, self._client_version)
+                await self._list(dialect)
+                self._dialect = dialect
+                connecting.deadline = math.inf
+                yield
+
+    def _connect_failed(self, detail: str) -> ConnectFailed:
+        died = self._wire.ended.is_set()
+        how = "ended during the handshake" if died else f"cannot be connected to: {detail}"
+        message = f"the server of provider {self._settings.name} {how}"
+        return ConnectFailed(NotSent(reason="connect_failed", message=message), died=died)
+
+    # ------------------------------------------------------------------ doubt
+
+    def _put_in_doubt(self) -> None:
+        if self._doubt is None and not self.over and self._dialect is not None and self._tasks is not None:
+            self._doubt = anyio.Event()
+            self._tasks.start_soon(self._ping, self._doubt)
+
+    async def _ping(self, verdict: anyio.Event) -> None:
+        try:
+            reply = await self._ask(
+                self.dialect, "server/discover" if self.dialect.modern else "ping", {}, PING_S
+            )
+            if not isinstance(reply, dict | HttpStatus) and not self._wire.ended.is_set():
+                log.warning("server_deaf", provider=self._settings.name, ping_s=PING_S)
+                self._deaf = True
+        finally:
+            self._doubt = None
+            verdict.set()
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._deaf and not self._waiting and not self._listening:
+            self._wire.stop()
+
+    # ------------------------------------------------------------------ tools
+
+    @property
+    def tools(self) -> tuple[ServedTool, ...]:
+        """The tools of the newest list."""
+        return tuple(self._tools.values())
+
+    @property
+    def stale(self) -> bool:
+        """True where the server has said that its list is another one now."""
+        return self._stale
+
+    @property
+    def fresh(self) -> bool:
+        """True where asking for the list again would be too much."""
+        return not self._stale and anyio.current_time() - self._listed_at < FRESH_S
+
+    async def refresh(self) -> None:
+        """Ask for the tool list again; where that fails, the old one stays."""
+        async with self._listing:
+            if not self.fresh and not self.over:
+                try:
+                    await self._list(self.dialect)
+                except _NoList:
+                    self._put_in_doubt()
+
+    def objection(self, call: ToolCall) -> NotSent | None:
+        """Return why the newest tool list rules `call` out."""
+        arguments = arguments_of(call, self._settings.key)
+        if isinstance(arguments, NotSent):
+            return arguments
+        tool = self._tools.get(call.tool)
+        if tool is None:
+            return NotSent(reason="unknown_tool", message=self._unknown(call.tool))
+        problem = tool.input_schema.problem(arguments)
+        if problem is None:
+            return None
+        return NotSent(
+            reason="invalid_arguments", message=f"the arguments of {call.tool} do not fit: {problem}"
+        )
+
+    def _unknown(self, name: str) -> str:
+        names = sorted(self._tools)
+        known = ", ".join(names[:TOOLS_NAMED_MAX]) or "none"
+        more = f" and {len(names) - TOOLS_NAMED_MAX} more" if len(names) > TOOLS_NAMED_MAX else ""
+        return f"provider {self._settings.name} has no tool {name!r}; its tools are: {known}{more}"
+
+    async def _list(self, dialect: Dialect) -> None:
+        """Raises `_NoList` where the server does not answer."""
+        definitions: list[JsonValue] = []
+        cursor: JsonValue = None
+        self._stale = False
+        for _ in range(LIST_PAGES_MAX):
+            params: JsonObject = {} if cursor is None else {"cursor": cursor}
+            reply = await self._ask(dialect, "tools/list", params, LIST_S)
+            if not isinstance(reply, dict):
+                raise _NoList(reply)
+            page = reply.get("result")
+            found = page.get("tools") if isinstance(page, dict) else None
+            if not isinstance(page, dict) or not isinstance(found, list):
+                log.warning("server_lists_no_tools", provider=self._settings.name)
+                break
+            definitions += found
+            previous, cursor = cursor, page.get("nextCursor")
+            if cursor is None or cursor == previous:
+                break
+        name, modern = self._settings.name, dialect.modern
+        self._tools = read_tools(definitions, provider=name, modern=modern, known=self._tools)
+        self._listed_at = anyio.current_time()
+
+    async def _ask(self, dialect: Dialect, method: str, params: JsonObject, seconds: float) -> Reply | None:
+        """Return the reply to a request of our own, None where there is none in time."""
+        request_id = next(self._ids)
+        message = request(request_id, method, dialect.stamped(params))
+        exchange = Exchange(request_id, message, headers=dialect.headers(method))
+        self._wire.submit(exchange)
+        with anyio.move_on_after(seconds):
+            await _reply_to(exchange)
+        if exchange.reply is None and not self._wire.withdraw(exchange):
+            self._wire.forget(exchange)
+        return exchange.reply
+
+    # ------------------------------------------------------------------ calls
+
+    async def call(self, call: ToolCall, progress: Progress, deadline: float) -> Report:
+        """Send `call`, and return what was seen of it until `deadline` (of the event loop's clock).
+
+        See `Provider.dispatch` for what a cancellation does.
+        """
+        arguments = arguments_of(call, self._settings.key)
+        if isinstance(arguments, NotSent):
+            return arguments
+        exchange = self._exchange(call, arguments, progress)
+        self._waiting += 1
+        try:
+            self._wire.submit(exchange)
+            with anyio.CancelScope(deadline=deadline):
+                await exchange.wait()
+            return self._conclude(call, exchange, progress)
+        except anyio.get_cancelled_exc_class():
+            self._let_go(call, exchange, wanted=True)
+            raise
+        finally:
+            self._waiting -= 1
+            self._end_if_done()
+
+    def _exchange(self, call: ToolCall, arguments: JsonObject, progress: Progress) -> Exchange:
+        dialect, key = self.dialect, self._settings.key
+        request_id = next(self._ids)
+        params = dialect.stamped(call_params(call, arguments, key))
+        headers = call_headers(call, arguments, key, dialect, self._tools.get(call.tool))
+        message = request(request_id, "tools/call", params)
+        return Exchange(request_id, message, headers=headers, on_phase=progress)
+
+    def _conclude(self, call: ToolCall, exchange: Exchange, progress: Progress) -> Report:
+        if exchange.reply is not None:
+            report = self._report(call, exchange.reply)
+            if isinstance(report, Silence) and report.cause == "protocol_error":
+                self._put_in_doubt()
+            if not isinstance(report, Silence | NotSent):
+                progress(Phase.ANSWERED)
+            return report
+        if exchange.disturbance is not None:
+            disturbance = exchange.disturbance
+            self._listen_to(call, exchange)
+            return disturbance
+        if self._let_go(call, exchange, wanted=False):
+            return NotSent(reason="deadline", message="the deadline passed before the server took the call")
+        return Silence(cause="deadline", message=f"no answer within {call.timeout_s:g} s")
+
+    def _let_go(self, call: ToolCall, exchange: Exchange, *, wanted: bool) -> bool:
+        """Stop waiting. True where nothing of the call has left, and nothing will."""
+        if exchange.reply is None:
+            if self._wire.withdraw(exchange):
+                return True
+            self._wire.cancel(exchange, wanted=wanted)
+            self._put_in_doubt()
+        self._listen_to(call, exchange)
+        return False
+
+    def _listen_to(self, call: ToolCall, exchange: Exchange) -> None:
+        exchange.listen_on()
+        if self._listening == LISTENED_MAX or self._tasks is None:
+            log.warning("late_answer_not_awaited", provider=self._settings.name, listened_max=LISTENED_MAX)
+            self._wire.forget(exchange)
+            return
+        self._listening += 1
+        self._tasks.start_soon(self._listen, call, exchange)
+
+    async def _listen(self, call: ToolCall, exchange: Exchange) -> None:
+        try:
+            with anyio.move_on_after(self._settings.late_result_s):
+                await _reply_to(exchange)
+            if exchange.reply is None:
+                self._wire.forget(exchange)
+                return
+            report = self._report(call, exchange.reply)
+            if not isinstance(report, Silence | NotSent):
+                self._late(call.operation_id, call.attempt, report)
+        finally:
+            self._listening -= 1
+            self._end_if_done()
+
+    def _report(self, call: ToolCall, reply: Reply) -> Report:
+        if not isinstance(reply, dict):
+            return reply
+        report = report_of(reply)
+        if isinstance(report, Answered) and not report.is_error:
+            tool = self._tools.get(call.tool)
+            invalid = tool is not None and tool.output_invalid(report.result)
+            return replace(report, output_invalid=invalid)
+        return report
+
+
+class _NoList(Exception):
+    """The server did not answer when it was asked for its tools."""
+
+    def __init__(self, reply: HttpStatus | NotSent | Silence | None) -> None:
+        super().__init__(f"no tool list within {LIST_S:g} s" if reply is None else f"no tool list: {reply}")
+
+
+def _open_wire(settings: McpSettings, watcher: Life) -> Wire:
+    if isinstance(settings.server, StdioServer):
+        return StdioWire(settings.name, settings.server, settings.answer_max_bytes, watcher)
+    raise AssertionError
+
+
+async def _reply_to(exchange: Exchange) -> None:
+    """Wait for the reply, whatever disturbs."""
+    while exchange.reply is None:
+        await exchange.wait()
+        if exchange.reply is None:
+            exchange.listen_on()
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost error's own words; its type where it has none."""
+    inner = error
+    while isinstance(inner, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", inner).exceptions[0]
+    return str(inner).splitlines()[0] if str(inner) else type(inner).__name__

@@ -1,0 +1,206 @@
+"""An MCP server as a provider: which connection serves, when one is started, and what replaces it.
+
+Part of `driver.providers.mcp`; imports its `life`, `settings` and `tools`, and `driver.core`.
+
+There is at most one connection that is sent calls. It is started by the first call that needs it, in a task
+of its own, so that no caller's impatience ends a start that others wait for. When it has ended, or has gone
+deaf, the next call starts another; starts that fail, and connections that do not last, put a growing pause
+before the next.
+"""
+
+import random
+from importlib.metadata import version
+from typing import Final
+
+import anyio
+import structlog
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskGroup, TaskStatus
+
+from driver.core.attempts import NotSent, Phase, Report, ToolCall
+from driver.core.backoff import delay_s
+from driver.providers.mcp.life import ConnectFailed, Life, Mode
+from driver.providers.mcp.settings import McpSettings, StdioServer
+from driver.providers.mcp.tools import ServedTool
+from driver.providers.protocol import LateResults, Progress
+
+HOLD_S: Final = 5.0
+"""A call waits for a start that is due within this; one that is due later refuses it at once."""
+LASTING_S: Final = 10.0
+"""A connection that lasted this long was a good one, whatever ended it."""
+
+log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
+
+
+class _Start:
+    """A connection in the making, and whoever waits for it."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.failure: NotSent | None = None
+
+
+class McpProvider:
+    """A `Provider` of kind `mcp`."""
+
+    def __init__(self, settings: McpSettings, late: LateResults) -> None:
+        self._settings = settings
+        self._late = late
+        self._client_version = version("effectd")
+        self._mode: Mode = "auto"
+        self._tasks: TaskGroup | None = None
+        self._life: Life | None = None
+        self._lives: set[Life] = set()
+        self._start: _Start | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._last_failure = ""
+        self._closing = anyio.Event()
+        self._closed = anyio.Event()
+
+    @property
+    def name(self) -> str:
+        """See `Provider.name`."""
+        return self._settings.name
+
+    async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """See `Provider.run`."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                task_status.started()
+                await self._closing.wait()
+                for life in self._lives:
+                    life.stop()
+        finally:
+            self._closing.set()
+            self._closed.set()
+
+    async def close(self) -> None:
+        """See `Provider.close`."""
+        self._closing.set()
+        if self._tasks is not None:
+            await self._closed.wait()
+
+    def ready(self, call: ToolCall) -> bool:
+        """See `Provider.ready`."""
+        life = self._life
+        return life is not None and life.usable and not life.stale and life.objection(call) is None
+
+    async def prepare(self, call: ToolCall) -> NotSent | None:
+        """See `Provider.prepare`."""
+        life = await self._usable()
+        if isinstance(life, NotSent):
+            return life
+        if life.stale:
+            await life.refresh()
+        objection = life.objection(call)
+        if objection is not None and not life.fresh:
+            await life.refresh()
+            objection = life.objection(call)
+        return objection
+
+    async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
+        """See `Provider.dispatch`."""
+        deadline = anyio.current_time() + call.timeout_s
+        life: Life | NotSent | None = self._life
+        if not isinstance(life, Life) or not life.usable:
+            progress(Phase.CONNECTING)
+            life = None
+            with anyio.CancelScope(deadline=deadline):
+                life = await self._usable()
+        if life is None:
+            return NotSent(
+                reason="deadline", message="the deadline passed before the server could take the call"
+            )
+        return life if isinstance(life, NotSent) else await life.call(call, progress, deadline)
+
+    async def list_tools(self) -> tuple[ServedTool, ...] | NotSent:
+        """Start and connect the server, and return the tools that it really serves."""
+        life = await self._usable()
+        if isinstance(life, NotSent):
+            return life
+        await life.refresh()
+        return life.tools
+
+    # ------------------------------------------------------------------ which connection
+
+    async def _usable(self) -> Life | NotSent:
+        """Return a connection that takes calls, started if need be."""
+        while not self._closing.is_set():
+            life = self._life
+            if life is not None and not life.over:
+                await life.certain()
+                if life.usable:
+                    return life
+                continue
+            start = self._start or self._begin()
+            if isinstance(start, NotSent):
+                return start
+            await start.done.wait()
+            if start.failure is not None:
+                return start.failure
+        return NotSent(reason="connect_failed", message=f"provider {self.name} is being closed")
+
+    def _begin(self) -> _Start | NotSent:
+        wait_s = self._not_before - anyio.current_time()
+        if wait_s > HOLD_S:
+            again = f"the next try is in {wait_s:.0f} s, after {self._failures} in vain"
+            return NotSent(reason="connect_failed", message=f"{self._last_failure}; {again}")
+        assert self._tasks is not None, "the provider is not running"
+        self._start = start = _Start()
+        self._tasks.start_soon(self._bring_up, start)
+        return start
+
+    async def _bring_up(self, start: _Start) -> None:
+        start.failure = NotSent(reason="connect_failed", message=f"provider {self.name} is being closed")
+        try:
+            await anyio.sleep_until(self._not_before)
+            if not self._closing.is_set():
+                start.failure = await self._connect()
+        finally:
+            self._start = None
+            start.done.set()
+
+    async def _connect(self) -> NotSent | None:
+        """Return why there is no connection; None where there is one now."""
+        try:
+            self._life = await self._begin_life()
+        except ConnectFailed as failed:
+            if failed.died and self._mode == "auto" and isinstance(self._settings.server, StdioServer):
+                # some servers of the older era end when their first request is not `initialize`
+                self._mode = "legacy"
+                return await self._connect()
+            self._mode = "auto"
+            self._last_failure = failed.report.message
+            self._back_off()
+            return failed.report
+        if isinstance(self._settings.server, StdioServer):
+            self._mode = "auto" if self._life.dialect.modern else "legacy"
+        return None
+
+    async def _begin_life(self) -> Life:
+        assert self._tasks is not None
+        life = Life(self._settings, self._late, mode=self._mode, client_version=self._client_version)
+        await self._tasks.start(self._live, life)
+        return life
+
+    async def _live(self, life: Life, *, task_status: TaskStatus[None]) -> None:
+        """Run one connection to its end, and take note of how long it lasted."""
+        self._lives.add(life)
+        began = anyio.current_time()
+        try:
+            await life.run(task_status=task_status)
+        finally:
+            self._lives.discard(life)
+            if self._life is life:
+                self._life = None
+        if life.deaf or anyio.current_time() - began >= LASTING_S:
+            self._failures = 0
+        elif not self._closing.is_set():
+            self._last_failure = f"the server of provider {self.name} keeps ending"
+            self._back_off()
+
+    def _back_off(self) -> None:
+        self._failures += 1
+        self._not_before = anyio.current_time() + delay_s(self._failures, random.random())  # noqa: S311
