@@ -68,7 +68,7 @@ from driver.core.signals import (
 from driver.core.stream import Stream
 from store.records import StoredEvent
 
-HELD_MAX: Final = 1_024
+HELD_MAX: Final = 64
 """Frames held while the journal looks up one chain value; a plane that sends more is asked to come back."""
 RETRY_AFTER_MS: Final = 1_000
 """The pause after a `busy` that names none."""
@@ -116,6 +116,11 @@ class LinkSession:
         self._last_seq = 0
         self._stream: Stream | None = None
         self._held: list[_Turn] = []
+
+    @property
+    def phase(self) -> Phase:
+        """How far the connection has got."""
+        return self._phase
 
     def statistics(self) -> SessionStatistics:
         """Return a frozen view of the session."""
@@ -262,7 +267,8 @@ class LinkSession:
             frame_bytes_max=welcome.max_frame_bytes,
         )
         orders: list[Order] = [AnnounceFrameBytes(welcome.max_frame_bytes), HistoryConfirmed()]
-        if welcome.acked_seq > self._hello.acked_seq:
+        if welcome.acked_seq != self._hello.acked_seq:
+            # lower ones too: what the plane has lost must not be pruned here
             orders.append(Acknowledge(welcome.acked_seq))
         return orders + self._release() + self._pump()
 

@@ -30,6 +30,6 @@ class Desk(Protocol):
         """Return once the fence is durable, and nothing is dispatched any more."""
         ...
 
-    def hello(self) -> Hello:
+    async def hello(self) -> Hello:
         """Return where the daemon and its journal stand now."""
         ...

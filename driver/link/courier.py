@@ -1,0 +1,101 @@
+"""Carries commands from the socket to the desk, and the answers back, in batches.
+
+Part of `driver.link`. It outlives connections: a socket that dies while its commands are being committed
+must not cancel whoever commits them. What a dead socket still had waiting is dropped: the plane delivers it
+again.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from driver.core.answers import Answer
+from driver.core.signals import Delivery
+from driver.link.desk import Desk
+
+BATCH_MAX: Final = 128
+"""Commands delivered at once: enough to share a commit, few enough for their answers to fit in memory."""
+WAITING_MAX: Final = 1_024
+"""Commands that may wait for the desk; beyond it, nothing is read from the socket."""
+WAITING_BYTES_MAX: Final = 8_388_608
+"""The same in bytes."""
+
+AnswerTo = Callable[[Answer], Awaitable[None]]
+"""Takes the answer to one command; returns at once where its connection has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    frame: Delivery
+    size: int
+    answer_to: AnswerTo
+
+
+class Courier:
+    """One loop between any number of connections, one after the other, and the desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._waiting: deque[_Parcel] = deque()
+        self._waiting_bytes = 0
+        self._fence: tuple[str, str] | None = None
+        self._work = anyio.Event()
+        self._room = anyio.Event()
+        self._fenced = anyio.Event()
+
+    async def run(self) -> None:
+        """Deliver until cancelled. An exception of the desk is the daemon's failure, and is raised."""
+        while True:
+            if self._fence is not None:
+                await self._raise(self._fence)
+            elif self._waiting:
+                await self._deliver()
+            else:
+                self._work = anyio.Event()
+                await self._work.wait()
+
+    def carry(self, frame: Delivery, size: int, answer_to: AnswerTo) -> None:
+        """Take a command of `size` bytes to the desk, after those before it."""
+        self._waiting.append(_Parcel(frame, size, answer_to))
+        self._waiting_bytes += size
+        self._work.set()
+
+    async def wait_for_room(self) -> None:
+        """Return once another command may be carried."""
+        while len(self._waiting) >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+            self._room = anyio.Event()
+            await self._room.wait()
+
+    def drop_waiting(self) -> None:
+        """Forget what was not delivered yet: its connection has ended."""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._room.set()
+
+    def raise_fence(self, reason: str, detail: str) -> None:
+        """Have the desk raise a fence, before anything else is delivered."""
+        self._fence = (reason, detail)
+        self._fenced = anyio.Event()
+        self._work.set()
+
+    async def fence_raised(self) -> None:
+        """Return once no fence waits to be raised."""
+        if self._fence is not None:
+            await self._fenced.wait()
+
+    async def _raise(self, fence: tuple[str, str]) -> None:
+        await self._desk.fence(*fence)
+        if self._fence is fence:
+            self._fence = None
+            self._fenced.set()
+
+    async def _deliver(self) -> None:
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_MAX))]
+        self._waiting_bytes -= sum(parcel.size for parcel in batch)
+        self._room.set()
+        answers = await self._desk.deliver([parcel.frame for parcel in batch])
+        for parcel, answer in zip(batch, answers, strict=True):
+            await parcel.answer_to(answer)

@@ -1,0 +1,70 @@
+"""Frames on their way to one socket: a queue that is bounded in frames and in bytes.
+
+Part of `driver.link`; imports `driver.core.signals`.
+"""
+
+from collections import deque
+from typing import Final, TypeAlias
+
+import anyio
+
+from driver.core.signals import CloseLink
+
+FRAMES_MAX: Final = 8_192
+"""Frames that may wait; the stream's own window is far below (`driver.core.stream`)."""
+BYTES_MAX: Final = 16_777_216
+"""Bytes that may wait: twice what the stream has in flight. A plane that lets more pile up does not read."""
+ROOMY_BYTES: Final = 1_048_576
+"""Below this, answers to redelivered commands are added: they can wait, so they never fill the queue."""
+BATCH_MAX: Final = 64
+"""Frames written under one deadline."""
+
+Item: TypeAlias = bytes | str | CloseLink
+
+
+class Outbox:
+    """One writer takes, anybody puts."""
+
+    def __init__(self) -> None:
+        self._items: deque[Item] = deque()
+        self._bytes = 0
+        self._filled = anyio.Event()
+        self._roomy = anyio.Event()
+        self._roomy.set()
+
+    def put(self, item: Item) -> bool:
+        """Add a frame, or the close that ends them. Returns False, and adds nothing, where none fits."""
+        size = _size(item)
+        if len(self._items) >= FRAMES_MAX or self._bytes + size > BYTES_MAX:
+            return False
+        self._items.append(item)
+        self._bytes += size
+        self._filled.set()
+        if self._bytes >= ROOMY_BYTES and self._roomy.is_set():
+            self._roomy = anyio.Event()
+        return True
+
+    async def take(self) -> list[Item]:
+        """Return the frames that wait, a bounded number of them, once there is at least one."""
+        while not self._items:
+            self._filled = anyio.Event()
+            await self._filled.wait()
+        items = [self._items.popleft() for _ in range(min(len(self._items), BATCH_MAX))]
+        self._bytes -= sum(map(_size, items))
+        if self._bytes < ROOMY_BYTES:
+            self._roomy.set()
+        return items
+
+    async def roomy(self) -> None:
+        """Return once little waits, or the outbox was given up."""
+        await self._roomy.wait()
+
+    def give_up(self) -> None:
+        """Let go whoever waits for room: nothing is sent any more."""
+        self._items.clear()
+        self._bytes = 0
+        self._roomy.set()
+
+
+def _size(item: Item) -> int:
+    return 0 if isinstance(item, CloseLink) else len(item)

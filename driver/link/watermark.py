@@ -1,0 +1,34 @@
+"""The plane's acknowledgements on their way into the journal: however many arrive, one waits.
+
+Part of `driver.link`; imports `store`. It is written lazily, with the next commit: losing it costs a resend.
+"""
+
+from threading import Lock
+
+from store.journal import Journal
+
+from store.records import JournalId
+from store.transaction import Transaction
+
+
+class Watermark:
+    """Moved in the event loop, written in the journal's thread; the lock is held for some instructions."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = Lock()
+        self._mark: tuple[JournalId, int] | None = None
+
+    def move(self, journal_id: JournalId, seq: int) -> None:
+        """Have `seq` written with the next commit, instead of what still waits."""
+        with self._lock:
+            waits, self._mark = self._mark is not None, (journal_id, seq)
+        if not waits:
+            self._journal.later(self._write)
+
+    def _write(self, tx: Transaction) -> None:
+        with self._lock:
+            mark, self._mark = self._mark, None
+        # an accepted rollback begins another history, of which the plane has acknowledged nothing
+        if mark is not None and mark[0] == tx.journal_id:
+            tx.acknowledge(mark[1])
