@@ -1,5 +1,6 @@
 """What the documentation says is what the code does: keys and defaults, commands, messages, links."""
 
+import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from driver.config.models import Config
 from driver.config.providers import McpProviderTable, ToolTable
 from driver.config.support import FEATURES
 from driver.config.table import Table
+from store import folder
+from store.errors import OpenRefused
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
@@ -95,3 +98,52 @@ def test_every_key_that_is_refused_is_marked_as_coming_later() -> None:
 def section_of(page: str, heading: str) -> str:
     """The text between a heading and its table."""
     return page.partition(f"## `{heading}`")[2].partition("\n| ")[0]
+
+
+# --- operations.md
+
+
+def _refusals() -> set[type[OpenRefused]]:
+    found = {OpenRefused}
+    while (wider := found | {sub for item in found for sub in item.__subclasses__()}) != found:
+        found = wider
+    return found - {OpenRefused}
+
+
+def test_every_refusal_of_the_journal_stands_in_the_operations_guide() -> None:
+    """The table of startup refusals has one row for each, with words that its error really says."""
+    section = (
+        (DOCS / "operations.md").read_text().partition("## When it does not start")[2].partition("\n## ")[0]
+    )
+    phrases = re.findall(r"^\| `(.+?)` \|", section, flags=re.MULTILINE)
+    source = {item: inspect.getsource(item) for item in _refusals()}
+    # the folder's words stand where it is looked at
+    texts = " ".join("\n".join([*source.values(), inspect.getsource(folder)]).split())
+    assert len(phrases) == len(source)
+    assert [phrase for phrase in phrases if phrase not in re.sub(r'" f?"', "", texts)] == []
+
+
+# --- every page
+
+
+def _links(page: Path) -> list[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    """A relative link names a file of this repository, and a fragment one of its headings."""
+    for link in _links(page):
+        if link.startswith(("https://", "http://", "mailto:")):
+            continue
+        name, _, fragment = link.partition("#")
+        target = (page.parent / name) if name else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if fragment:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(), flags=re.MULTILINE)
+            assert fragment in {_slug(heading) for heading in headings}, f"{page.name} links to {link}"
+
+
+def _slug(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
