@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from pydantic import JsonValue
-from rich.text import Text
+from rich.console import RenderableType
 
 from driver.cli import words
 from driver.cli.replies import Attempt, Evidence, Story
@@ -26,7 +26,7 @@ class Moment:
     text: str
 
 
-def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Text]:
+def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[RenderableType]:
     """Yield the operation, what happened to it in order, its arguments and answer, and what to do next."""
     yield from operation_lines(told, now)
     if told.parent_operation_id is not None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from pydantic import JsonValue
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +25,9 @@ VALUE_WIDTH: Final = 400
 FACT_WIDTH: Final = 60
 """Characters of one fact on an event's line."""
 
+_INDENT: Final = "  "
 _LABEL_WIDTH: Final = 12
+_ID_WIDTH: Final = 35
 
 _EVENT_FACTS: Final = (
     "tool",
@@ -62,16 +65,25 @@ def line(*parts: Part) -> Text:
     return made
 
 
-def labelled(label: str, *parts: Part) -> Text:
-    """Return one line of a block: an indented label, and what it labels."""
-    return line((f"  {label:<{_LABEL_WIDTH}}", "dim"), *parts)
+def labelled(label: str, *parts: Part) -> Table:
+    """Return one line of a block: an indented label, and what it labels; what is wrapped stays beside it."""
+    made = Table.grid()
+    made.add_column(width=_LABEL_WIDTH + len(_INDENT), no_wrap=True)
+    made.add_column(overflow="fold")
+    made.add_row(line((_INDENT + label, "dim")), line(*parts))
+    return made
 
 
 def table(rows: Iterable[Sequence[Part]], headings: Sequence[str], right: Container[str] = ()) -> Table:
     """Return rows under their headings; the columns named in `right` are numbers. No cell is ever cut."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        made.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+        made.add_column(
+            heading,
+            justify="right" if heading in right else "left",
+            overflow="fold",
+            min_width=_ID_WIDTH if heading == "OPERATION" else None,  # copied with a double click
+        )
     for row in rows:
         made.add_row(*(line(part) for part in row))
     return made
@@ -85,7 +97,7 @@ def value_text(value: JsonValue, width_max: int = VALUE_WIDTH) -> str:
     return f"{whole[:width_max]}… ({len(whole):,} characters; --json has them all)"
 
 
-def status_lines(found: Status, now: datetime) -> Iterator[Text]:
+def status_lines(found: Status, now: datetime) -> Iterator[RenderableType]:
     """Yield the daemon's state: what is wrong with it first."""
     style = "bold green" if found.state == "ready" else "bold red"
     yield line("effectd ", (found.driver_id, "bold"), " is ", (found.state, style))
@@ -107,7 +119,7 @@ def status_lines(found: Status, now: datetime) -> Iterator[Text]:
     yield labelled("boot_id", found.boot_id)
 
 
-def unsettled_lines(page: Page[Operation], now: datetime, flags: str = "") -> Iterator[Text]:
+def unsettled_lines(page: Page[Operation], now: datetime, flags: str = "") -> Iterator[RenderableType]:
     """Yield each unsettled operation as a block: what may have happened, how sure that is, since when, why.
 
     `flags` stand behind every command that is suggested.
@@ -123,7 +135,7 @@ def unsettled_lines(page: Page[Operation], now: datetime, flags: str = "") -> It
         yield from hint_lines(operation, flags)
 
 
-def operation_lines(operation: Operation, now: datetime) -> Iterator[Text]:
+def operation_lines(operation: Operation, now: datetime) -> Iterator[RenderableType]:
     """Yield what is known of one operation."""
     yield line((operation.operation_id, "bold"), "  ", operation.tool)
     yield labelled("effect", (words.effect(operation), _effect_style(operation)))
@@ -140,7 +152,7 @@ def operation_lines(operation: Operation, now: datetime) -> Iterator[Text]:
         yield labelled(key, value)
 
 
-def hint_lines(operation: Operation, flags: str) -> Iterator[Text]:
+def hint_lines(operation: Operation, flags: str) -> Iterator[RenderableType]:
     """Yield what may be done next, one line each; `flags` stand behind every command."""
     label = "next"
     for command, advice in hints_for(operation):

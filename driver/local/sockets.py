@@ -12,7 +12,7 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,7 +163,7 @@ def _is_live(path: Path) -> bool:
 
 
 @contextmanager
-def _refusals_of(path: Path) -> Iterator[None]:
+def _refusals_of(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:

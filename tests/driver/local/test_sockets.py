@@ -3,7 +3,7 @@
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,17 @@ from driver.local.sockets import RUNTIME_DIR_MODE, bind, listen, prepare_runtime
 
 
 def mode_of(path: Path) -> int:
+    """Return the permission bits of the file itself."""
     return stat.S_IMODE(path.lstat().st_mode)
+
+
+def _link_to_nowhere(path: Path) -> None:
+    path.symlink_to("/nowhere")
 
 
 @pytest.fixture
 def open_umask() -> Iterator[None]:
+    """A umask that takes nothing away."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -31,6 +37,7 @@ def open_umask() -> Iterator[None]:
 
 @pytest.fixture
 def strict_umask() -> Iterator[None]:
+    """A umask that leaves the owner's bits only."""
     before = os.umask(0o077)
     yield
     os.umask(before)
@@ -112,16 +119,15 @@ def test_a_bound_socket_that_does_not_listen_yet_is_not_robbed_by_its_own_close(
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (lambda path: path.write_text("precious"), "a regular file"),
-        (lambda path: path.mkdir(), "a folder"),
-        (lambda path: path.symlink_to("/nowhere"), "a symbolic link"),
+        (Path.touch, "a regular file"),
+        (Path.mkdir, "a folder"),
+        (_link_to_nowhere, "a symbolic link"),
         (os.mkfifo, "a FIFO"),
     ],
 )
-def test_what_is_no_socket_is_left_alone(tmp_path: Path, make: object, what: str) -> None:
+def test_what_is_no_socket_is_left_alone(tmp_path: Path, make: Callable[[Path], None], what: str) -> None:
     """A file, a folder, a link or a pipe at the path is an error, and survives it."""
     path = tmp_path / "x.sock"
-    assert callable(make)
     make(path)
     before = path.lstat()
     with pytest.raises(NotASocket, match=what):

@@ -1,0 +1,24 @@
+"""The local API as one starlette application, whatever socket a request comes over.
+
+Part of `driver.local`. A new group of paths is a module in `driver.local.groups` and a line here.
+"""
+
+from typing import Final
+
+from starlette.applications import Starlette
+
+from driver.local import problems
+from driver.local.groups import events, operations, runs, status
+from driver.local.service import Service
+
+_GROUPS: Final = (status, operations, runs, events)
+
+
+def build(service: Service) -> Starlette:
+    """Return the application. Nothing of it runs before it is served."""
+    app = Starlette(
+        routes=[route for group in _GROUPS for route in group.routes(service)],
+        exception_handlers=problems.handlers(),
+    )
+    app.router.redirect_slashes = False
+    return app

@@ -1,0 +1,69 @@
+"""What a request must pass before any handler sees it: the socket's permit, and no browser.
+
+Part of `driver.local`; imports starlette, structlog and its own siblings.
+"""
+
+from enum import StrEnum
+from http import HTTPStatus
+from traceback import extract_tb
+from typing import Final
+
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from driver.local import problems
+from driver.local.errors import Code, Problem
+
+_log = structlog.stdlib.get_logger(__name__)
+
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_BROWSER_HEADERS: Final = frozenset({b"origin", b"referer"})
+
+
+class Permit(StrEnum):
+    """What a socket's clients may do."""
+
+    READ = "read"
+    ALL = "all"
+
+
+class Gate:
+    """An ASGI application around the API: the same API for both sockets, each behind its own gate."""
+
+    def __init__(self, app: ASGIApp, permit: Permit) -> None:
+        self._app = app
+        self._permit = permit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on. What a handler raises was answered already, where that was possible."""
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await problems.response(refusal)(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            # its text may quote arguments, so only its type and place are logged
+            place = extract_tb(error.__traceback__)[-1]
+            _log.error(
+                "local_request_failed",
+                method=scope["method"],
+                error=type(error).__name__,
+                place=f"{place.filename}:{place.lineno}",
+            )
+            raise  # uvicorn closes the connection, so that a broken stream cannot look complete
+
+    def _refusal(self, scope: Scope) -> Problem | None:
+        if any(name in _BROWSER_HEADERS for name, _ in scope["headers"]):
+            return Problem(
+                HTTPStatus.FORBIDDEN,
+                Code.BROWSER_REQUEST,
+                "requests with an Origin or Referer header come from web pages, and are refused",
+            )
+        if self._permit is Permit.READ and scope["method"] not in _READS:
+            return Problem(
+                HTTPStatus.FORBIDDEN,
+                Code.READ_ONLY_SOCKET,
+                "inspect.sock serves reads only: use operator.sock, which belongs to the operator",
+            )
+        return None

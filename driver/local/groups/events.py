@@ -1,0 +1,54 @@
+"""`/v1/events`: the journal itself, line by line, as far as it goes or as it grows.
+
+Part of `driver.local.groups`.
+"""
+
+from collections.abc import AsyncGenerator
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from driver.local import shapes
+from driver.local.follower import Follower
+from driver.local.queries import EventsQuery, parse_query
+from driver.local.service import Service
+from driver.local.streams import NdjsonStream
+from store.records import StoredEvent
+from store.view import View
+
+
+def routes(service: Service) -> list[Route]:
+    """Return the routes of this group."""
+    return [Route("/v1/events", partial(_events, service), methods=["GET"])]
+
+
+async def _events(service: Service, request: Request) -> Response:
+    query = parse_query(EventsQuery, request)
+    if query.follow:
+        return NdjsonStream(service, partial(_follow, service, query.after))
+    last = await service.read(lambda view: view.last_seq)
+    return NdjsonStream(service, partial(_until, service, query.after, last))
+
+
+async def _follow(service: Service, after: int) -> AsyncGenerator[bytes]:
+    with Follower(service, after) as follower:
+        while True:
+            yield shapes.ndjson(await follower.next_events())
+
+
+async def _until(service: Service, after: int, last: int) -> AsyncGenerator[bytes]:
+    """Page by page, commits may come between: up to the event `last`, and no further."""
+    limits = service.limits
+    while after < last:
+        here = after
+
+        def read(view: View, here: int = here) -> tuple[StoredEvent, ...]:
+            return view.events(here, limits.batch_events_max, limits.batch_bytes_max)
+
+        events = [event for event in await service.read(read) if event.seq <= last]
+        if not events:
+            return
+        yield shapes.ndjson(events)
+        after = events[-1].seq

@@ -1,0 +1,81 @@
+"""`/v1/runs`, `/v1/commands` and `/v1/dead-letters`: what operations belong to, and what did not arrive.
+
+Part of `driver.local.groups`.
+"""
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from driver.local import shapes
+from driver.local.answers import encoded, json_answer, page_answer
+from driver.local.errors import Code, not_found
+from driver.local.queries import NoQuery, PageQuery, cursor_position, cursor_text, parse_query
+from driver.local.service import Service
+from store.records import (
+    CommandId,
+    CommandRecord,
+    DeliveryRecord,
+    RunId,
+    RunRecord,
+)
+from store.view import View
+
+
+def routes(service: Service) -> list[Route]:
+    """Return the routes of this group."""
+    return [
+        Route("/v1/runs", partial(_list_runs, service), methods=["GET"]),
+        Route("/v1/runs/{run_id}", partial(_show_run, service), methods=["GET"]),
+        Route("/v1/commands/{command_id}", partial(_show_command, service), methods=["GET"]),
+        Route("/v1/dead-letters", partial(_list_dead_letters, service), methods=["GET"]),
+    ]
+
+
+async def _list_runs(service: Service, request: Request) -> Response:
+    query = parse_query(PageQuery, request)
+    before = cursor_position("runs", query.cursor)
+    page = await service.read(lambda view: view.runs(before, query.limit))
+    items = [encoded(shapes.run(record)) for record in page.items]
+    return page_answer(items, cursor_text("runs", page.next))
+
+
+async def _show_run(service: Service, request: Request) -> Response:
+    parse_query(NoQuery, request)
+    wanted = RunId(request.path_params["run_id"])
+
+    def read(view: View) -> tuple[RunRecord | None, tuple[RunId, ...]]:
+        return view.run(wanted), view.resumed(wanted)
+
+    record, resumes = await service.read(read)
+    if record is None:
+        raise not_found(Code.RUN_NOT_FOUND, "run", wanted)
+    return json_answer(shapes.run_alone(record, resumes))
+
+
+async def _show_command(service: Service, request: Request) -> Response:
+    parse_query(NoQuery, request)
+    wanted = CommandId(request.path_params["command_id"])
+
+    def read(view: View) -> tuple[CommandRecord | None, tuple[DeliveryRecord, ...]]:
+        return view.command(wanted), view.deliveries(wanted)
+
+    record, deliveries = await service.read(read)
+    if record is None:
+        raise not_found(Code.COMMAND_NOT_FOUND, "command", wanted)
+    return json_answer(
+        {**shapes.command(record), "deliveries": [shapes.delivery(delivery) for delivery in deliveries]}
+    )
+
+
+async def _list_dead_letters(service: Service, request: Request) -> Response:
+    """Oldest first, so the cursor is the last `seq` shown."""
+    query = parse_query(PageQuery, request)
+    after = cursor_position("dead-letters", query.cursor) or 0
+    found = await service.read(lambda view: view.dead_letters(after, query.limit + 1))
+    shown = found[: query.limit]
+    more = len(found) > len(shown)
+    items = [encoded(shapes.dead_letter(record)) for record in shown]
+    return page_answer(items, cursor_text("dead-letters", shown[-1].seq if more else None))

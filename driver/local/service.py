@@ -1,0 +1,60 @@
+"""What every group of handlers works with: the daemon's sources, bounded, and the end of the service.
+
+Part of `driver.local`; imports anyio, the store and its own siblings.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TypeVar
+
+import anyio
+
+from driver.local.errors import Code, Problem
+from driver.local.settings import LocalLimits
+from driver.local.sources import Sources
+from store.errors import StoreError
+from store.view import View
+
+T = TypeVar("T")
+
+
+class Service:
+    """The sources behind the bounds of the local API."""
+
+    def __init__(self, sources: Sources, limits: LocalLimits) -> None:
+        self.sources = sources
+        self.limits = limits
+        self.closing = anyio.Event()
+        self._reads = anyio.CapacityLimiter(limits.reads_max)
+        self._streams = 0
+
+    async def read(self, unit: Callable[[View], T]) -> T:
+        """Return what `unit` reads, in the journal's thread, after a bounded number of other readers.
+
+        A journal that has stopped is a 503 `Problem`. Cancelling the caller only stops the wait.
+        """
+        async with self._reads:
+            try:
+                return await self.sources.journal.read(unit)
+            except StoreError as error:
+                raise Problem(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    Code.JOURNAL_STOPPED,
+                    "the journal has stopped, and the daemon is about to exit: see its log, then try again",
+                ) from error
+
+    @contextmanager
+    def stream(self) -> Generator[None]:
+        """Count one stream while it lasts. Raises the 503 `Problem` where there are too many."""
+        if self._streams >= self.limits.streams_max:
+            raise Problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                Code.BUSY,
+                f"{self.limits.streams_max} streams are open already: close one, or read without follow",
+            )
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1

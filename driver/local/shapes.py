@@ -1,0 +1,266 @@
+"""The journal's records as JSON: the members of docs/local-api.md, in its words and its order.
+
+Part of `driver.local`, pure: imports the store's vocabulary and `driver.core.strictjson`. A list's item and
+the record alone share one function, so that they cannot differ.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from driver.core import strictjson
+from driver.local.sources import StatusFacts
+from store.journal import JournalStatistics
+from store.lifecycle import State
+from store.records import (
+    AttemptRecord,
+    CommandRecord,
+    DeadLetter,
+    DeliveryRecord,
+    EvidenceRecord,
+    Fence,
+    JournalId,
+    JsonObject,
+    JsonValue,
+    OperationRecord,
+    RunId,
+    RunRecord,
+    StoredEvent,
+    Timestamp,
+    moment,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """All that the journal holds about one operation; `result` and `payload` are JSON, None where erased."""
+
+    operation: OperationRecord
+    command: CommandRecord | None
+    payload: bytes | None
+    result: bytes | None
+    deliveries: Sequence[DeliveryRecord]
+    attempts: Sequence[AttemptRecord]
+    evidence: Sequence[EvidenceRecord]
+    seqs: Sequence[int]
+    """Of all its events."""
+    telling: Sequence[StoredEvent]
+    """Its receipt, and its events of a kind in `TELLING`."""
+
+
+TELLING: Final = frozenset({"operation.probed", "operation.compensated"})
+"""Kinds whose data no record of the journal holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the journal knows of the daemon, as of one moment."""
+
+    now: datetime
+    journal_id: JournalId
+    last_seq: int
+    acked_seq: int
+    counts: Mapping[State, int]
+    unsettled: int
+    oldest_unsettled: Timestamp | None
+    fence: Fence | None
+
+
+def status(facts: StatusFacts, known: Known, statistics: JournalStatistics) -> JsonObject:
+    """Return the daemon's status. Every state has its count, 0 included; ages are in seconds."""
+    oldest = known.oldest_unsettled
+    return {
+        "state": facts.state,
+        "driver_id": facts.driver_id,
+        "journal_id": known.journal_id,
+        "boot_id": facts.boot_id,
+        "link": {"connected": facts.link.connected, "since": facts.link.since, "url": facts.link.url},
+        "last_seq": known.last_seq,
+        "acked_seq": known.acked_seq,
+        "counts": {state.value: known.counts.get(state, 0) for state in State},
+        "unsettled": known.unsettled,
+        "oldest_unsettled_age_s": None
+        if oldest is None
+        else max(0.0, round((known.now - moment(oldest)).total_seconds(), 3)),
+        "journal": {
+            "bytes": statistics.bytes,
+            "wal_bytes": statistics.wal_bytes,
+            "last_commit_at": statistics.last_commit_at,
+        },
+        "fence": None if known.fence is None else known.fence.reason,
+        "integrity": facts.integrity,
+        "fault_injection": list(facts.fault_injection),
+    }
+
+
+def operation(record: OperationRecord) -> JsonObject:
+    """Return an operation as lists show it."""
+    return {
+        "operation_id": record.operation_id,
+        "command_id": record.command_id,
+        "run_id": record.run_id,
+        "origin": record.origin,
+        "tool": record.tool,
+        "args_digest": record.args_digest,
+        "state": record.state,
+        "effect": record.effect,
+        "effect_by": record.effect_by,
+        "best_effort": record.best_effort,
+        "settled": record.settled,
+        "reason": record.reason,
+        "receipt": record.receipt,
+        "attempt_count": record.attempt_count,
+        "metadata": None if record.metadata is None else dict(record.metadata),
+        "accepted_at": record.accepted_at,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "deadline_at": record.deadline_at,
+    }
+
+
+def story(told: Story) -> bytes:
+    """Return an operation alone, as JSON text.
+
+    `result` is spliced in as it is stored: it may be large, and it is JSON already. Takes time in
+    proportion to the arguments: call it in a worker thread.
+    """
+    datas = [(event, data) for event in told.telling if (data := _data(event)) is not None]
+    members = {
+        **operation(told.operation),
+        "arguments": _arguments(told.payload),
+        "command": None if told.command is None else command(told.command),
+        "deliveries": [delivery(record) for record in told.deliveries],
+        "attempts": [attempt(record) for record in told.attempts],
+        "evidence": [evidence(record) for record in told.evidence],
+        "events": list(told.seqs),
+        "probes": [
+            {"seq": event.seq, "at": event.at, **data}
+            for event, data in datas
+            if event.kind == "operation.probed"
+        ],
+        "compensation": _compensation(datas),
+        "parent_operation_id": told.operation.parent_operation_id,
+        **_child(datas),
+    }
+    head = json.dumps(members, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return head[:-1] + b',"result":' + (told.result or b"null") + b"}"
+
+
+def command(record: CommandRecord) -> JsonObject:
+    """Return a command. `accepted_seq` is null where it was refused for good."""
+    return {
+        "command_id": record.command_id,
+        "run_id": record.run_id,
+        "kind": record.kind,
+        "origin": record.origin,
+        "content_digest": record.content_digest,
+        "operation_id": record.operation_id,
+        "accepted_seq": record.accepted_seq,
+        "accepted_at": record.accepted_at,
+        "expires_at": record.expires_at,
+        "receipt_seq": record.receipt_seq,
+        "receipt_kind": record.receipt_kind,
+    }
+
+
+def delivery(record: DeliveryRecord) -> JsonObject:
+    """Return one arrival of a command."""
+    return {"at": record.at, "answer": record.answer}
+
+
+def attempt(record: AttemptRecord) -> JsonObject:
+    """Return one attempt, with the contract that it was started under and the last phase that it reached."""
+    return {
+        "attempt": record.attempt,
+        "idempotency_key": record.idempotency_key,
+        "key_carrier": record.key_carrier,
+        "idempotent": record.idempotent,
+        "dedupe_horizon_s": record.dedupe_horizon_s,
+        "started_seq": record.started_seq,
+        "started_at": record.started_at,
+        "deadline_at": record.deadline_at,
+        "phase": record.phase,
+        "outcome": record.outcome,
+        "reason": record.reason,
+        "ended_at": record.ended_at,
+        "duration_ms": record.duration_ms,
+    }
+
+
+def evidence(record: EvidenceRecord) -> JsonObject:
+    """Return one thing that was learned about an attempt."""
+    return {
+        "attempt": record.attempt,
+        "seq": record.seq,
+        "at": record.at,
+        "effect": record.effect,
+        "source": record.source,
+        "actor": record.actor,
+    }
+
+
+def run(record: RunRecord) -> JsonObject:
+    """Return a run as lists show it."""
+    return {
+        "run_id": record.run_id,
+        "ended": record.ended,
+        "outcome": record.outcome,
+        "operations": record.operations,
+        "unsettled": record.unsettled,
+        "first_at": record.first_at,
+        "last_at": record.last_at,
+    }
+
+
+def run_alone(record: RunRecord, resumes: Iterable[RunId]) -> JsonObject:
+    """Return a run with the runs that it continues, directly or through others."""
+    return {**run(record), "resumes": list(resumes)}
+
+
+def dead_letter(record: DeadLetter) -> JsonObject:
+    """Return an event that was parked outside the stream."""
+    return {
+        "seq": record.seq,
+        "kind": record.kind,
+        "code": record.code,
+        "message": record.message,
+        "at": record.at,
+        "requeued_as": record.requeued_as,
+    }
+
+
+def ndjson(events: Iterable[StoredEvent]) -> bytes:
+    """Return events as lines, each as it goes over the wire; one whose body was erased is left out."""
+    return b"".join(event.body + b"\n" for event in events if event.body is not None)
+
+
+def _data(event: StoredEvent) -> JsonObject | None:
+    if event.body is None:
+        return None
+    data = strictjson.loads(event.body)["data"]
+    assert isinstance(data, dict)
+    return data
+
+
+def _arguments(payload: bytes | None) -> JsonValue:
+    return None if payload is None else strictjson.loads(payload).get("arguments")
+
+
+def _compensation(datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]]) -> JsonValue:
+    for event, data in datas:
+        if event.kind == "operation.compensated":
+            return {
+                "operation_id": data["compensation_operation_id"],
+                "effect": data["effect"],
+                "seq": event.seq,
+            }
+    return None
+
+
+def _child(datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]]) -> JsonObject:
+    """What a receipt says of the run that the operation delegated to; null where it delegated nothing."""
+    names = ("child_run_id", "child_ops_total", "child_ops_unresolved")
+    receipts = [data for event, data in datas if event.terminal]
+    return {name: receipts[0].get(name) if receipts else None for name in names}

@@ -1,0 +1,55 @@
+"""What the local API needs from the rest of the daemon: the one seam between them.
+
+Part of `driver.local`; imports only `store`. The composition root implements `Sources`; tests implement it
+over a real journal.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from store.journal import Journal
+from store.records import BootId, Timestamp
+
+DriverState = Literal["starting", "ready", "draining", "fenced"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFacts:
+    """The link to the control plane: `since` when it is as it is now; `url` is None stand-alone."""
+
+    connected: bool
+    since: Timestamp | None
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusFacts:
+    """What `GET /v1/status` says that the journal does not know.
+
+    `integrity` is one word for what start-up found (`ok`, or what is wrong); `fault_injection` names the
+    fault drills that are switched on.
+    """
+
+    state: DriverState
+    driver_id: str
+    boot_id: BootId
+    link: LinkFacts
+    integrity: str
+    fault_injection: tuple[str, ...] = ()
+
+
+class Sources(Protocol):
+    """The rest of the daemon, as the local API sees it."""
+
+    @property
+    def journal(self) -> Journal:
+        """The open journal."""
+        ...
+
+    def status(self) -> StatusFacts:
+        """Return what is true now. Never blocks."""
+        ...
+
+    async def ailment(self) -> str | None:
+        """Return None while the journal can commit within the watchdog's interval, else what is wrong."""
+        ...
