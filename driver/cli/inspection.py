@@ -98,10 +98,8 @@ def _findings(
     provider: CommonProviderTable, table: ToolTable | None, definition: JsonObject
 ) -> Iterator[Finding]:
     if table is None:
-        yield Finding(
-            level="notice", message="not declared: each call is a write, and is never repeated by itself"
-        )
-    elif table.effect == "read" and _hints_writing(definition):
+        yield Finding(level="notice", message=_undeclared(definition))
+    elif table.effect == "read" and _read_only_hint(definition) is False:
         yield Finding(level="notice", message='declared effect = "read"; the provider hints that it writes')
     yield from _input(provider, definition.get("inputSchema"))
     output = definition.get("outputSchema")
@@ -109,10 +107,17 @@ def _findings(
         yield Finding(level="notice", message=f"its output schema is wrong: {wrong}")
 
 
-def _hints_writing(definition: JsonObject) -> bool:
+def _undeclared(definition: JsonObject) -> str:
+    text = "not declared: each call is a write, and is never repeated by itself"
+    if _read_only_hint(definition) is not True:
+        return text
+    return f'{text}; the provider hints that it only reads: if so, declare effect = "read"'
+
+
+def _read_only_hint(definition: JsonObject) -> JsonValue:
     """The hint is the provider's own, and proves nothing."""
     annotations = definition.get("annotations")
-    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is False
+    return annotations.get("readOnlyHint") if isinstance(annotations, dict) else None
 
 
 def _input(provider: CommonProviderTable, schema: JsonValue) -> Iterator[Finding]:

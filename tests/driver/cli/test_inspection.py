@@ -40,6 +40,12 @@ def test_an_undeclared_tool_is_a_write() -> None:
     assert [finding.level for finding in tool.findings] == ["notice"]
 
 
+def test_an_undeclared_tool_that_seems_to_read_is_suggested_as_a_read() -> None:
+    """The hint decides nothing, and tells which line to write."""
+    (finding,) = only({"inputSchema": TAKES_ID, "annotations": {"readOnlyHint": True}}).findings
+    assert 'declare effect = "read"' in finding.message
+
+
 def test_a_declared_tool_that_is_not_served_is_an_error() -> None:
     """A contract for a tool that does not exist protects nothing."""
     tool = only(None, declared=ToolTable())

@@ -1,0 +1,93 @@
+"""`effectd check --connect`, against real servers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import counter_mcp
+
+EFFECTD = Path(sys.executable).with_name("effectd")
+
+
+def check(tmp_path: Path, text: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run the check as a real process, on `text` with a state folder that does not exist."""
+    file = tmp_path / "effectd.toml"
+    file.write_text(f'[driver]\nstate_dir = "state"\n{text}')
+    return subprocess.run(
+        [EFFECTD, "check", "--connect", "--config", file, *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def counter(tmp_path: Path) -> str:
+    """Return the table of the server that counts its effects in `tmp_path`/effects."""
+    argv = [sys.executable, "-I", "-S", counter_mcp.__file__, str(tmp_path / "effects")]
+    return f'[providers.counter]\nkind = "mcp"\nargv = {json.dumps(argv)}\n'
+
+
+def tools(done: "subprocess.CompletedProcess[str]", provider: str) -> dict[str, Any]:
+    """Return the tools of one provider by their names."""
+    found = {item["name"]: item for item in json.loads(done.stdout)["providers"]}
+    return {tool["name"]: tool for tool in found[provider]["tools"]}
+
+
+def test_contracts_that_can_be_kept_exit_0(tmp_path: Path) -> None:
+    """Undeclared tools are named, and are no failure."""
+    done = check(tmp_path, counter(tmp_path) + "[providers.counter.tools.count]\n", "--json")
+    assert done.returncode == 0, done.stderr
+    served = tools(done, "counter")
+    assert set(served) >= {"count", "fail", "slow"}
+    assert served["count"] == {
+        "name": "count",
+        "declared": True,
+        "served": True,
+        "effect": "write",
+        "findings": [],
+    }
+    assert [item["level"] for item in served["fail"]["findings"]] == ["notice"]
+
+
+def test_asking_for_tools_calls_none_and_leaves_nothing(tmp_path: Path) -> None:
+    """No effect happens, and neither state nor a folder for work is made beside the configuration."""
+    check(tmp_path, counter(tmp_path))
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left <= {"effectd.toml", "effects"}
+    assert not (tmp_path / "effects").exists() or (tmp_path / "effects").read_text() == ""
+
+
+def test_a_declared_tool_that_nobody_serves_exits_1(tmp_path: Path) -> None:
+    """A contract for a misspelt name would protect nothing, and is an error."""
+    done = check(tmp_path, counter(tmp_path) + "[providers.counter.tools.cuont]\n")
+    assert done.returncode == 1
+    assert "declared, and not served: did you mean count?" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("argv", [["no-such-program"], ["false"]])
+def test_a_provider_that_cannot_be_started_exits_1(tmp_path: Path, argv: list[str]) -> None:
+    """The others are asked all the same; the one that failed says why, without a traceback."""
+    text = counter(tmp_path) + f'[providers.gone]\nkind = "mcp"\nargv = {json.dumps(argv)}\n'
+    done = check(tmp_path, text, "--json")
+    assert done.returncode == 1
+    by_name = {item["name"]: item for item in json.loads(done.stdout)["providers"]}
+    assert list(by_name) == ["counter", "gone"]
+    assert by_name["counter"]["healthy"]
+    assert not by_name["gone"]["healthy"]
+    assert "gone" in by_name["gone"]["error"]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_public_server_is_understood(tmp_path: Path) -> None:
+    """The official git server lists its tools to us."""
+    argv = json.dumps([str(EFFECTD.with_name("mcp-server-git"))])
+    text = f'[providers.git]\nkind = "mcp"\nargv = {argv}\n[providers.git.tools.git_log]\neffect = "read"\n'
+    done = check(tmp_path, text, "--json")
+    assert done.returncode == 0, done.stderr
+    assert tools(done, "git")["git_log"]["effect"] == "read"
