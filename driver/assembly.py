@@ -1,0 +1,85 @@
+"""Maps a valid configuration to what each part of the daemon is told, and builds the providers.
+
+Part of `driver`; may import everything of `driver`, and `store`. The MCP SDK is imported only where a provider needs
+it: it costs most of a second and of the memory.
+"""
+
+from collections.abc import Mapping
+
+from driver.config.models import Config, ControlTable
+from driver.config.providers import McpProviderTable
+from driver.core.contracts import parse_key_carrier
+from driver.core.frames import FRAME_BYTES_MAX
+from driver.engine.posture import Limits
+from driver.link.settings import LinkSettings
+from driver.providers.mcp.settings import HttpServer, McpSettings, StdioServer
+from driver.providers.protocol import LateResults, Provider
+from store.settings import JournalSettings
+
+
+def journal_settings(config: Config) -> JournalSettings:
+    """Return where the journal is, and how large it may become."""
+    return JournalSettings(
+        state_dir=config.driver.state_dir,
+        runtime_dir=config.driver.runtime_dir,
+        max_bytes=config.journal.max_bytes,
+        reserve_bytes=config.journal.reserve_bytes,
+        allow_network_fs=config.journal.allow_network_fs,
+        frame_bytes_max=(config.control.max_frame_bytes if config.control else FRAME_BYTES_MAX),
+    )
+
+
+def link_settings(control: ControlTable) -> LinkSettings:
+    """Return where the plane is, and how it is talked to."""
+    return LinkSettings(
+        url=control.url,
+        token_file=control.token_file,
+        ca_file=control.ca_file,
+        client_cert_file=control.client_cert_file,
+        client_key_file=control.client_key_file,
+        proxy=control.proxy,
+        dead_after_s=control.dead_after_s,
+        frame_bytes_max=control.max_frame_bytes,
+    )
+
+
+def limits(config: Config) -> Limits:
+    """Return the bounds of the engine."""
+    driver = config.driver
+    return Limits(
+        inflight_max=driver.max_inflight,
+        queue_max=driver.queue_max,
+        run_unsettled_max=driver.run_unsettled_max,
+        drain_s=driver.drain_s,
+    )
+
+
+def providers(config: Config, late: LateResults) -> Mapping[str, Provider]:
+    """Return one provider for each table, none of them started. `late` is told of answers that come too late."""
+    settings = [
+        _mcp_settings(name, table, config)
+        for name, table in config.providers.items()
+        if isinstance(table, McpProviderTable)
+    ]
+    if not settings:
+        return {}
+    from driver.providers.mcp.provider import McpProvider  # noqa: PLC0415 - see the module's docstring
+
+    return {item.name: McpProvider(item, late) for item in settings}
+
+
+def _mcp_settings(name: str, table: McpProviderTable, config: Config) -> McpSettings:
+    if table.url is not None:
+        server: StdioServer | HttpServer = HttpServer(url=table.url)
+    else:
+        assert table.argv is not None, "the configuration has one of argv and url"
+        server = StdioServer(
+            argv=table.argv, cwd=table.cwd or config.work_dir, env=table.env, env_files=table.env_files
+        )
+    return McpSettings(
+        name=name,
+        server=server,
+        key=parse_key_carrier(table.key),
+        late_result_s=table.late_result_s,
+        answer_max_bytes=table.answer_max_bytes,
+    )

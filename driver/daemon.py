@@ -1,0 +1,237 @@
+"""The composition root: builds every part from the configuration, and runs them under one task group.
+
+Part of `driver`; may import everything of it, and `store`. Only `driver.cli` imports it.
+
+Order at the start: the journal is opened under its lock, the local sockets answer (`starting`), recovery decides what
+an earlier life left open, providers and dispatcher run, and only then the plane is called. At SIGTERM the daemon
+drains within `drain_s`, keeps in the journal what was not delivered, and exits 0.
+
+Exit codes: 0 stopped as asked; 2 configuration, or a journal that must not be opened; 70 the journal failed while
+the daemon ran, and the restart reads what is true; 71 no room to copy a journal whose fsync failed.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Final
+from uuid import uuid4
+
+import anyio
+import anyio.abc
+import structlog
+
+from driver import assembly, faults, notify
+from driver import log as log_setup
+from driver.config.contracts import contracts
+from driver.config.models import Config
+from driver.engine.announcements import announce
+from driver.engine.desk import ControlDesk, Identity
+from driver.engine.dispatcher import Dispatcher
+from driver.engine.intake import Intake
+from driver.engine.posture import Posture
+from driver.engine.recovery import recover
+from driver.faults import Boundary
+from driver.link.link import Link
+from driver.local.server import serve_local
+from driver.local.settings import LocalSettings
+from driver.local.sources import LinkFacts, StatusFacts
+from driver.providers.protocol import Provider
+from store.errors import JournalFailed, NoRoomForGeneration
+from store.events import DriverStarted, DriverStopping
+from store.journal import Journal, open_journal
+from store.records import BootId, timestamp
+
+EXIT_STOPPED: Final = 0
+EXIT_REFUSED: Final = 2
+EXIT_JOURNAL_FAILED: Final = 70
+"""EX_SOFTWARE of sysexits.h: a service manager restarts it."""
+EXIT_NO_ROOM_FOR_COPY: Final = 71
+"""EX_OSERR of sysexits.h: restarting does not help until there is room."""
+
+HEALTH_S: Final = 10.0
+"""A journal that has not committed for this long is not healthy: half of the watchdog's usual interval."""
+UMASK: Final = 0o077
+"""Whatever the daemon creates is its owner's alone; sockets are opened to their group on purpose."""
+
+log = structlog.get_logger(__name__)
+
+
+def main(config: Config) -> int:
+    """Run the daemon until it is told to stop, and return its exit code.
+
+    Raises `driver.faults.UnknownBoundary` and, for a journal that must not be opened, the `store.errors.StoreError`
+    that says why; nothing was changed then.
+    """
+    os.umask(UMASK)
+    log_setup.configure(config.log.level, config.log.format)
+    point = faults.kill_point(os.environ)
+    if point is not None:
+        log.warning("fault_injection", kill_at=point.name, passing=point.passing)
+    code = EXIT_STOPPED
+    try:
+        anyio.run(_serve, config, point)
+    except* NoRoomForGeneration as group:
+        log.critical("no_room_for_copy", error=_first(group))
+        code = EXIT_NO_ROOM_FOR_COPY
+    except* JournalFailed as group:
+        log.critical("journal_failed", error=_first(group))
+        code = EXIT_JOURNAL_FAILED
+    return code
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> str:
+    """The text of the first exception that is no group."""
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else str(inner)
+
+
+async def _serve(config: Config, point: faults.KillPoint | None) -> None:
+    boundary = faults.boundary(point)
+    boot_id = BootId(uuid4().hex)
+    async with open_journal(
+        assembly.journal_settings(config), clock=_now, new_id=lambda: uuid4().hex, boundary=boundary
+    ) as journal:
+        await Daemon(config, journal, boot_id, boundary, point).run()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Daemon:
+    """One process life. Implements `driver.local.sources.Sources`."""
+
+    def __init__(
+        self,
+        config: Config,
+        journal: Journal,
+        boot_id: BootId,
+        boundary: Boundary,
+        point: faults.KillPoint | None,
+    ) -> None:
+        self._config = config
+        self._boundary = boundary
+        self._point = point
+        self._identity = Identity(
+            driver_id=config.driver.id,
+            boot_id=boot_id,
+            software=f"effectd/{version('effectd')}",
+            inflight_max=config.driver.max_inflight,
+            tombstone_days=int(config.journal.tombstone_days),
+        )
+        self.journal = journal
+        self._posture = Posture(fence=None, confirmed=config.control is None)
+        self._providers: Mapping[str, Provider] = assembly.providers(config, self._late)
+        self._dispatcher = Dispatcher(
+            journal=journal,
+            providers=self._providers,
+            contracts=contracts(config),
+            posture=self._posture,
+            limits=assembly.limits(config),
+            clock=_now,
+            boundary=boundary,
+        )
+        self._link = self._control_link()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then drain. Returns when everything that was started has ended."""
+        self._posture.fence = await self.journal.read(lambda view: view.fence)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(serve_local, self, LocalSettings(runtime_dir=self._config.driver.runtime_dir))
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                await self._start(tasks)
+                async for number in signals:
+                    await self._stop(signal.Signals(number).name)
+                    break
+            tasks.cancel_scope.cancel()
+
+    async def _start(self, tasks: anyio.abc.TaskGroup) -> None:
+        started = DriverStarted(software=self._identity.software)
+        await self.journal.transact(lambda tx: announce(tx, started))
+        recovered = await recover(self.journal, self._boundary)
+        self._config.work_dir.mkdir(mode=0o700, exist_ok=True)
+        for provider in self._providers.values():
+            await tasks.start(provider.run)
+        await tasks.start(self._dispatcher.run)
+        self._dispatcher.enqueue(recovered.waiting)
+        self._posture.ready = True
+        if self._link is not None:
+            tasks.start_soon(self._link.run)
+        log.info(
+            "ready",
+            driver_id=self._identity.driver_id,
+            boot_id=self._identity.boot_id,
+            waiting=len(recovered.waiting),
+            unknown=recovered.unknown,
+            control=self._link is not None,
+        )
+        notify.notify("READY=1")
+
+    async def _stop(self, reason: str) -> None:
+        """Drain within the bound; what was not delivered stays in the journal for the next start."""
+        log.info("stopping", reason=reason, running=self._dispatcher.slots.in_use)
+        notify.notify("STOPPING=1")
+        self._posture.draining = True
+        await self.journal.transact(lambda tx: announce(tx, DriverStopping(reason=reason)))
+        await self._dispatcher.drain()
+
+    def status(self) -> StatusFacts:
+        """Return what is true now, for the local API."""
+        return StatusFacts(
+            state=self._posture.state,
+            driver_id=self._identity.driver_id,
+            boot_id=self._identity.boot_id,
+            link=self._link_facts(),
+            integrity="ok",
+            fault_injection=()
+            if self._point is None
+            else (f"kill_at={self._point.name}:{self._point.passing}",),
+        )
+
+    async def ailment(self) -> str | None:
+        """Return None while the journal can commit within `HEALTH_S`, else what is wrong."""
+        with anyio.move_on_after(HEALTH_S):
+            await self.journal.transact(lambda _tx: None)
+            return None
+        return f"the journal has not committed anything for {HEALTH_S:g} s: look at the disk"
+
+    def _late(self, *answer: object) -> None:
+        self._dispatcher.late(*answer)  # type: ignore[arg-type]
+
+    def _control_link(self) -> Link | None:
+        control = self._config.control
+        if control is None:
+            return None
+        intake = Intake(
+            journal=self.journal,
+            dispatcher=self._dispatcher,
+            providers=self._providers,
+            contracts=contracts(self._config),
+            posture=self._posture,
+            limits=assembly.limits(self._config),
+            scope=self._config.scope,
+            boundary=self._boundary,
+        )
+        desk = ControlDesk(
+            journal=self.journal,
+            intake=intake,
+            dispatcher=self._dispatcher,
+            posture=self._posture,
+            identity=self._identity,
+        )
+        return Link(
+            settings=assembly.link_settings(control),
+            journal=self.journal,
+            desk=desk,
+            software=self._identity.software,
+            clock=_now,
+            boundary=self._boundary,
+        )
+
+    def _link_facts(self) -> LinkFacts:
+        if self._link is None:
+            return LinkFacts(connected=False, since=None, url=None)
+        status = self._link.statistics()
+        return LinkFacts(connected=status.connected, since=timestamp(status.since), url=status.url)

@@ -1,0 +1,26 @@
+"""What the daemon says of itself in the stream: started, recovered, stopping.
+
+Part of `driver.engine`; imports `store`. A daemon that crashes in a loop does nothing else, and says it once: an event
+equal to one since the last other thing that happened is not recorded again.
+"""
+
+import json
+from typing import Final
+
+from store.events import Draft, DriverStopping, EventData, as_json
+from store.transaction import Transaction
+
+TAIL: Final = 8
+"""How many of the newest events are looked at: a crash loop leaves at most one of each kind there."""
+TAIL_BYTES_MAX: Final = 65_536
+"""Events of the daemon about itself are some hundred bytes each."""
+
+
+def announce(tx: Transaction, data: EventData) -> None:
+    """Append `data` as an event of the daemon's own, unless only equal news stands between it and its twin."""
+    for event in reversed(tx.events(max(tx.last_seq - TAIL, 0), TAIL, TAIL_BYTES_MAX)):
+        if not event.kind.startswith("driver.") or event.kind == DriverStopping.KIND or event.body is None:
+            break
+        if event.kind == data.KIND and json.loads(event.body)["data"] == as_json(data):
+            return
+    tx.append(Draft(data=data))

@@ -1,0 +1,112 @@
+"""One operation on its way to its provider: what the journal knows of it, and what today's contracts say.
+
+Part of `driver.engine`; imports `driver.core` and `store`.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from driver.core.contracts import Contract, Contracts
+from store.events import Draft, EventData, OperationStarted
+from store.lifecycle import State
+from store.records import (
+    CommandId,
+    Digest,
+    JsonObject,
+    OperationId,
+    OperationRecord,
+    Origin,
+    RunId,
+    moment,
+    timestamp,
+)
+from store.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An accepted operation that has no slot yet. Its arguments stay in the journal until it has one."""
+
+    operation_id: OperationId
+    expires_at: datetime | None
+    traceparent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One attempt of one operation, whole: what to call, under which contract, for whom, until when."""
+
+    operation_id: OperationId
+    command_id: CommandId
+    run_id: RunId
+    origin: Origin
+    tool: str
+    arguments: JsonObject
+    args_digest: Digest
+    contract: Contract
+    attempt: int
+    expires_at: datetime | None
+    traceparent: str | None
+
+    def draft(self, data: EventData) -> Draft:
+        """Return the draft of an event about this operation."""
+        return Draft(
+            data=data,
+            run_id=self.run_id,
+            command_id=self.command_id,
+            operation_id=self.operation_id,
+            origin=self.origin,
+        )
+
+    def deadline(self, now: datetime) -> datetime:
+        """Return when an attempt that starts at `now` must be over: the tool's own budget, capped by the expiry."""
+        own = now + timedelta(seconds=self.contract.execution_s)
+        return own if self.expires_at is None else min(own, self.expires_at)
+
+
+def waiting(record: OperationRecord, traceparent: str | None = None) -> Waiting:
+    """Return the place in the queue of an accepted operation."""
+    return Waiting(
+        operation_id=record.operation_id,
+        expires_at=None if record.expires_at is None else moment(record.expires_at),
+        traceparent=traceparent,
+    )
+
+
+def load(view: View, place: Waiting, contracts: Contracts) -> Assignment | None:
+    """Return the whole of a waiting operation, or None where it has ended meanwhile or its arguments were erased."""
+    record = view.operation(place.operation_id)
+    if record is None or record.state is not State.ACCEPTED:
+        return None
+    payload = view.command_payload(record.command_id)
+    if payload is None:
+        return None
+    return Assignment(
+        operation_id=record.operation_id,
+        command_id=record.command_id,
+        run_id=record.run_id,
+        origin=record.origin,
+        tool=record.tool,
+        arguments=json.loads(payload)["arguments"],
+        args_digest=record.args_digest,
+        contract=contracts.lookup(record.tool),
+        attempt=record.attempt_count + 1,
+        expires_at=place.expires_at,
+        traceparent=place.traceparent,
+    )
+
+
+def intent(assignment: Assignment, now: datetime) -> OperationStarted:
+    """Return the intent of an attempt that starts at `now`."""
+    contract = assignment.contract
+    return OperationStarted(
+        tool=assignment.tool,
+        attempt=assignment.attempt,
+        idempotency_key=assignment.operation_id,
+        key_carrier=str(contract.key_carrier),
+        idempotent=contract.idempotent,
+        dedupe_horizon_s=contract.dedupe_horizon_s,
+        args_digest=assignment.args_digest,
+        deadline_at=timestamp(assignment.deadline(now)),
+    )

@@ -1,0 +1,94 @@
+"""What the commands other than `tool.call` do: each is one function inside the transaction that accepts it.
+
+Part of `driver.engine`; imports `driver.core` and `store`. A function returns the command's receipt, and what is to
+be done in the process once that is durable; it calls no provider.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from driver.core.commands import CancelData, CommandData, RunCancelData, RunEndData, ToolCallData
+from store.events import CommandCompleted, CommandFailed, Draft, EventData, OperationNotExecuted
+from store.lifecycle import OPEN, State
+from store.records import JsonObject, OperationId, OperationRecord, RunId
+from store.transaction import Transaction
+
+CAPABILITIES: Final = tuple(data.KIND for data in (ToolCallData, CancelData, RunCancelData, RunEndData))
+"""The kinds of commands that this version does: what `hello` announces."""
+
+CANCEL_PAGE: Final = 500
+"""Operations of a run that are looked at in one step of `run.cancel`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What a command asks of the process: operations that ended in the journal, and those to be cancelled."""
+
+    ended: tuple[OperationId, ...] = ()
+    cancelling: tuple[OperationId, ...] = ()
+
+
+def execute(tx: Transaction, data: CommandData, run_id: RunId | None) -> tuple[EventData, Effects]:
+    """Return the receipt of a command, with its changes made in `tx`, and what follows once they are durable."""
+    assert run_id is not None, "a command without a usable run is never accepted"
+    match data:
+        case CancelData():
+            return _cancel_command(tx, data)
+        case RunCancelData():
+            return _cancel_run(tx, run_id)
+        case RunEndData(outcome=outcome):
+            tx.end_run(run_id, outcome)
+            return CommandCompleted(result={"run_id": run_id, "outcome": outcome}), Effects()
+        case _:
+            raise AssertionError(f"{data.KIND} is announced in CAPABILITIES, and nothing here does it")
+
+
+def _cancel_command(tx: Transaction, data: CancelData) -> tuple[EventData, Effects]:
+    target = tx.command(data.target_command_id)
+    operation = None if target is None or target.operation_id is None else tx.operation(target.operation_id)
+    if operation is None:
+        message = (
+            f"no operation of a command {data.target_command_id} is known here: there is nothing to cancel"
+        )
+        return CommandFailed(code="unknown_command", message=message), Effects()
+    effects = _cancel(tx, operation)
+    return CommandCompleted(result=_report(operation, effects)), effects
+
+
+def _cancel_run(tx: Transaction, run_id: RunId) -> tuple[EventData, Effects]:
+    ended: list[OperationId] = []
+    cancelling: list[OperationId] = []
+    after = 0
+    while page := tx.open_commands(run_id, after, CANCEL_PAGE):
+        for command in page:
+            operation = None if command.operation_id is None else tx.operation(command.operation_id)
+            if operation is not None:
+                effects = _cancel(tx, operation)
+                ended.extend(effects.ended)
+                cancelling.extend(effects.cancelling)
+        after = page[-1].accepted_seq or after
+    result: JsonObject = {"run_id": run_id, "cancelled": len(ended), "cancelling": len(cancelling)}
+    return CommandCompleted(result=result), Effects(ended=tuple(ended), cancelling=tuple(cancelling))
+
+
+def _cancel(tx: Transaction, operation: OperationRecord) -> Effects:
+    """Before the intent nothing was dispatched, and the operation ends here; after it, the dispatcher is asked."""
+    if operation.state not in OPEN:
+        return Effects()
+    if operation.state is State.STARTED:
+        return Effects(cancelling=(operation.operation_id,))
+    tx.append(
+        Draft(
+            data=OperationNotExecuted(reason="cancelled"),
+            run_id=operation.run_id,
+            command_id=operation.command_id,
+            operation_id=operation.operation_id,
+            origin=operation.origin,
+        )
+    )
+    return Effects(ended=(operation.operation_id,))
+
+
+def _report(operation: OperationRecord, effects: Effects) -> JsonObject:
+    outcome = "cancelled" if effects.ended else ("cancelling" if effects.cancelling else "already_ended")
+    return {"operation_id": operation.operation_id, "outcome": outcome}

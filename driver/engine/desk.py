@@ -1,0 +1,95 @@
+"""What the link to the plane talks to: commands go in, the plane's word about this journal comes in.
+
+Part of `driver.engine`; imports `driver.core` and `store`. Implements `driver.link.desk.Desk`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from driver.core.answers import Answer
+from driver.core.frames import PROTOCOL, CommandFrame, Hello, InvalidCommand
+from driver.engine.commands import CAPABILITIES
+from driver.engine.dispatcher import Dispatcher
+from driver.engine.intake import Intake
+from driver.engine.posture import Posture
+from store.events import Draft, DriverFenced
+from store.journal import Journal
+from store.records import BootId
+from store.transaction import Transaction
+from store.view import View
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this daemon is, as `hello` and `status` say it."""
+
+    driver_id: str
+    boot_id: BootId
+    software: str
+    inflight_max: int
+    tombstone_days: int
+
+
+class ControlDesk:
+    """Joins the link with intake, dispatcher and posture."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        intake: Intake,
+        dispatcher: Dispatcher,
+        posture: Posture,
+        identity: Identity,
+    ) -> None:
+        self._journal = journal
+        self._intake = intake
+        self._dispatcher = dispatcher
+        self._posture = posture
+        self._identity = identity
+
+    async def deliver(self, frames: Sequence[CommandFrame | InvalidCommand]) -> Sequence[Answer]:
+        """Return the answer to each command, once what it changed is fsynced."""
+        return await self._intake.deliver(frames)
+
+    def history_confirmed(self) -> None:
+        """Let go what earlier boots accepted: the plane knows this journal as its own history."""
+        self._posture.confirmed = True
+        self._dispatcher.pump()
+
+    async def fence(self, reason: str, detail: str) -> None:
+        """Stop acting, durably: returns once the fence is fsynced. What runs goes on, and is recorded."""
+        log.error("fenced", reason=reason, detail=detail)
+
+        def raise_fence(tx: Transaction) -> None:
+            if tx.fence is None:
+                tx.raise_fence(reason, detail)
+                tx.append(Draft(data=DriverFenced(reason=reason, detail=detail)))
+            self._posture.fence = tx.fence
+
+        await self._journal.transact(raise_fence)
+
+    async def hello(self) -> Hello:
+        """Return where the daemon and its journal stand now."""
+        return await self._journal.read(self._hello)
+
+    def _hello(self, view: View) -> Hello:
+        state = self._posture.state
+        return Hello(
+            protocol=PROTOCOL,
+            driver_id=self._identity.driver_id,
+            journal_id=view.journal_id,
+            boot_id=self._identity.boot_id,
+            software=self._identity.software,
+            capabilities=CAPABILITIES,
+            last_seq=view.last_seq,
+            acked_seq=view.acked_seq,
+            unsettled=view.unsettled()[0],
+            max_inflight=self._identity.inflight_max,
+            tombstone_days=self._identity.tombstone_days,
+            state="ready" if state == "starting" else state,
+        )

@@ -1,0 +1,403 @@
+"""Takes commands in: one transaction decides about a whole batch of deliveries, and records what was decided.
+
+Part of `driver.engine`; imports `driver.core`, `driver.providers.protocol` and `store`. This is the one place where
+a command enters the journal, whoever sent it.
+
+Where a call's provider is ready and a slot is free, the intent is committed in the same transaction as the acceptance,
+so that a call costs two fsyncs: this one, and the outcome's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from driver.core.admission import (
+    Accept,
+    AcceptLost,
+    AdmissionFacts,
+    Candidate,
+    Known,
+    RefuseFinally,
+    RefusePlainly,
+    admit,
+    candidate,
+)
+from driver.core.answers import Answer, Repeat, Reply, Silent
+from driver.core.attempts import NotSent, ToolCall
+from driver.core.commands import InvalidData, ToolCallData
+from driver.core.contracts import Contract, Contracts, ToolName
+from driver.core.codec import render
+from driver.core.frames import CommandFrame, InvalidCommand, Refused, Retired
+from driver.core.identity import args_digest, operation_id
+from driver.core.strictjson import dumps_compact
+from driver.engine.assignments import Assignment, Waiting, intent
+from driver.engine.commands import CAPABILITIES, Effects, execute
+from driver.engine.dispatcher import Dispatcher, no_provider
+from driver.engine.posture import Limits, Posture
+from driver.faults import Boundary
+from driver.providers.protocol import Provider
+from store.events import (
+    CommandAccepted,
+    CommandFailed,
+    CommandRefused,
+    Draft,
+    EventData,
+    OperationNotExecuted,
+    OperationUnknown,
+)
+from store.journal import Journal
+from store.records import CommandId, CommandRecord, Digest, JsonObject, OperationId, Origin, RunId, timestamp
+from store.transaction import Transaction
+from store.view import View
+
+TOOL_CALL: Final = ToolCallData.KIND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    """One delivery, read and judged on its own, before anything is known of the journal."""
+
+    command_id: CommandId
+    run_id: RunId | None
+    kind: str
+    raw: JsonObject
+    candidate: Candidate
+    contract: Contract
+    expires_in_ms: int | None
+    traceparent: str | None
+    refusal: NotSent | None = None
+    ready: bool = False
+    """Whether the call could go out at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """What the transaction made of one delivery: the answer, and what is to be done once it is durable."""
+
+    answer: Answer
+    wait: Waiting | None = None
+    start: tuple[Assignment, datetime] | None = None
+    effects: Effects = Effects()
+
+
+class Intake:
+    """Admits commands, and hands what they start to the dispatcher."""
+
+    def __init__(  # noqa: PLR0913 - the composition root hands over what admission looks at, by name
+        self,
+        *,
+        journal: Journal,
+        dispatcher: Dispatcher,
+        providers: Mapping[str, Provider],
+        contracts: Contracts,
+        posture: Posture,
+        limits: Limits,
+        scope: str,
+        boundary: Boundary,
+    ) -> None:
+        self._journal = journal
+        self._dispatcher = dispatcher
+        self._providers = providers
+        self._contracts = contracts
+        self._posture = posture
+        self._limits = limits
+        self._scope = scope
+        self._boundary = boundary
+
+    async def deliver(
+        self, frames: Sequence[CommandFrame | InvalidCommand], origin: Origin = Origin.PLANE
+    ) -> Sequence[Answer]:
+        """Return the answer to each delivery, in order, once whatever it changed is fsynced.
+
+        Cancelled, it may leave the batch accepted or not; what was accepted then waits in the journal for the next
+        start, as after a crash.
+        """
+        offers = [self._offer(frame) for frame in frames]
+        slots = self._take_slots(sum(offer.ready for offer in offers))
+        started = 0
+        try:
+            taken = await self._journal.transact(lambda tx: self._take_all(tx, offers, origin, slots))
+            self._boundary("intake.committed")
+            started = sum(item.start is not None for item in taken)
+        finally:
+            self._dispatcher.slots.give(slots - started)
+        for item in taken:
+            self._follow(item)
+        self._dispatcher.pump()
+        return [item.answer for item in taken]
+
+    # --- before the transaction -------------------------------------------------------------------------------
+
+    def _offer(self, frame: CommandFrame | InvalidCommand) -> _Offer:
+        asked = candidate(frame)
+        if isinstance(frame, InvalidCommand):
+            return _Offer(
+                command_id=frame.command_id,
+                run_id=frame.run_id,
+                kind="",
+                raw={},
+                candidate=asked,
+                contract=self._contracts.lookup(""),
+                expires_in_ms=None,
+                traceparent=None,
+            )
+        asked = _supported(frame.kind, asked)
+        tool = asked.data.tool if isinstance(asked.data, ToolCallData) else ""
+        ready, refusal = self._readiness(frame, asked)
+        return _Offer(
+            command_id=frame.command_id,
+            run_id=frame.run_id,
+            kind=frame.kind,
+            raw=frame.data,
+            candidate=asked,
+            contract=self._contracts.lookup(tool),
+            expires_in_ms=frame.expires_in_ms,
+            traceparent=frame.traceparent,
+            ready=ready,
+            refusal=refusal,
+        )
+
+    def _readiness(self, frame: CommandFrame, asked: Candidate) -> tuple[bool, NotSent | None]:
+        """Whether the call could go out at once, and why it never can where that is plain already."""
+        if not isinstance(asked.data, ToolCallData):
+            return False, None
+        name = ToolName.parse(asked.data.tool)
+        provider = self._providers.get(name.provider)
+        if provider is None:
+            return False, NotSent(reason="unknown_tool", message=no_provider(name))
+        if not self._posture.may_dispatch or self._dispatcher.depth:
+            return False, None
+        identity = operation_id(self._scope, frame.run_id, frame.command_id)
+        call = ToolCall(
+            operation_id=identity,
+            attempt=1,
+            tool=name.tool,
+            arguments=asked.data.arguments,
+            key=identity,
+            timeout_s=0.0,
+            traceparent=frame.traceparent,
+        )
+        return provider.ready(call), None
+
+    def _take_slots(self, wanted: int) -> int:
+        return self._dispatcher.slots.take(wanted) if self._posture.may_dispatch else 0
+
+    # --- in the transaction ------------------------------------------------------------------------------------
+
+    def _take_all(
+        self, tx: Transaction, offers: Sequence[_Offer], origin: Origin, slots: int
+    ) -> list[_Taken]:
+        taken: list[_Taken] = []
+        depth = self._dispatcher.depth
+        for offer in offers:
+            item = self._take(tx, offer, origin, slots=slots, depth=depth)
+            slots -= item.start is not None
+            depth += item.wait is not None
+            taken.append(item)
+        return taken
+
+    def _take(self, tx: Transaction, offer: _Offer, origin: Origin, *, slots: int, depth: int) -> _Taken:
+        known = tx.command(offer.command_id)
+        match admit(offer.candidate, self._facts(tx, offer, known, depth)):
+            case Known():
+                assert known is not None, "admission knows only what it was shown"
+                tx.note_delivery(offer.command_id, "repeated")
+                return _Taken(answer=_repeat(tx, known))
+            case RefusePlainly(code, message):
+                frame = Refused(command_id=offer.command_id, code=code, message=message)
+                return _Taken(answer=Reply(render(frame)))
+            case RefuseFinally(code, message, twin):
+                data = CommandRefused(
+                    code=code,
+                    message=message,
+                    content_digest=offer.candidate.content_digest,
+                    twin_operation_id=twin,
+                )
+                tx.append(self._draft(offer, origin, data))
+                tx.note_delivery(offer.command_id, "refused")
+                return _Taken(answer=Silent())
+            case AcceptLost(message):
+                self._accept(tx, offer, origin)
+                tx.append(self._draft(offer, origin, _lost(offer, message)))
+                return _Taken(answer=Silent())
+            case Accept():
+                return self._accepted(tx, offer, origin, slots)
+
+    def _accepted(self, tx: Transaction, offer: _Offer, origin: Origin, slots: int) -> _Taken:
+        expires_at = self._accept(tx, offer, origin)
+        data = offer.candidate.data
+        assert not isinstance(data, InvalidData), "what is invalid is never accepted"
+        if not isinstance(data, ToolCallData):
+            receipt, effects = execute(tx, data, offer.run_id)
+            tx.append(self._draft(offer, origin, receipt))
+            return _Taken(answer=Silent(), effects=effects)
+        if offer.refusal is not None:
+            refused = OperationNotExecuted(reason=offer.refusal.reason, message=offer.refusal.message or None)
+            tx.append(self._draft(offer, origin, refused))
+            return _Taken(answer=Silent())
+        assignment = self._assignment(offer, data, origin, expires_at)
+        if not (offer.ready and slots > 0 and self._posture.may_dispatch):
+            place = Waiting(
+                operation_id=assignment.operation_id, expires_at=expires_at, traceparent=offer.traceparent
+            )
+            return _Taken(answer=Silent(), wait=place)
+        tx.append(assignment.draft(intent(assignment, tx.now)))
+        return _Taken(answer=Silent(), start=(assignment, assignment.deadline(tx.now)))
+
+    def _accept(self, tx: Transaction, offer: _Offer, origin: Origin) -> datetime | None:
+        """Append the acceptance, and return when the command expires."""
+        expires_at = None
+        if offer.expires_in_ms is not None:
+            expires_at = tx.now + timedelta(milliseconds=offer.expires_in_ms)
+        data = offer.candidate.data
+        accepted = CommandAccepted(kind=offer.kind, content_digest=offer.candidate.content_digest)
+        if isinstance(data, ToolCallData):
+            accepted = replace(
+                accepted,
+                tool=data.tool,
+                args_digest=_args_digest(data),
+                write=offer.contract.write,
+                identical=offer.contract.identical,
+                expires_at=None if expires_at is None else timestamp(expires_at),
+                repeat=data.repeat or None,
+                resumes=data.resumes or None,
+                parent_operation_id=data.parent_operation_id,
+            )
+        tx.append(self._draft(offer, origin, accepted, payload=dumps_compact(offer.raw).encode()))
+        tx.note_delivery(offer.command_id, "accepted")
+        return expires_at
+
+    def _facts(
+        self, tx: Transaction, offer: _Offer, known: CommandRecord | None, depth: int
+    ) -> AdmissionFacts:
+        data = offer.candidate.data
+        fence = tx.fence
+        if (
+            known is not None
+            or fence is not None
+            or not isinstance(data, ToolCallData)
+            or offer.run_id is None
+        ):
+            return self._plain_facts(tx, known, depth)
+        run = tx.run(offer.run_id)
+        runs = (offer.run_id, *data.resumes, *tx.resumed(offer.run_id))
+        digest = _args_digest(data)
+        return AdmissionFacts(
+            journal_id=tx.journal_id,
+            fence=fence,
+            known=known,
+            draining=self._posture.draining,
+            room=tx.room,
+            queue_depth=depth,
+            queue_max=self._limits.queue_max,
+            write=offer.contract.write,
+            identical=offer.contract.identical,
+            run_ended=run is not None and run.ended,
+            run_unsettled=0 if run is None else run.unsettled,
+            run_unsettled_max=self._limits.run_unsettled_max,
+            unknown_resumes=tuple(name for name in data.resumes if tx.run(name) is None),
+            twins=tx.twins(runs, digest) if offer.contract.write else (),
+        )
+
+    def _plain_facts(self, tx: Transaction, known: CommandRecord | None, depth: int) -> AdmissionFacts:
+        return AdmissionFacts(
+            journal_id=tx.journal_id,
+            fence=tx.fence,
+            known=known,
+            draining=self._posture.draining,
+            room=tx.room,
+            queue_depth=depth,
+            queue_max=self._limits.queue_max,
+        )
+
+    # --- after the fsync ---------------------------------------------------------------------------------------
+
+    def _follow(self, item: _Taken) -> None:
+        if item.start is not None:
+            self._dispatcher.run_started(*item.start)
+        if item.wait is not None:
+            self._dispatcher.enqueue([item.wait])
+        for ended in item.effects.ended:
+            self._dispatcher.forget(ended)
+        for running in item.effects.cancelling:
+            self._dispatcher.cancel(running)
+
+    # --- small parts -------------------------------------------------------------------------------------------
+
+    def _assignment(
+        self, offer: _Offer, data: ToolCallData, origin: Origin, expires_at: datetime | None
+    ) -> Assignment:
+        assert offer.run_id is not None, "a command without a usable run is never accepted"
+        return Assignment(
+            operation_id=operation_id(self._scope, offer.run_id, offer.command_id),
+            command_id=offer.command_id,
+            run_id=offer.run_id,
+            origin=origin,
+            tool=data.tool,
+            arguments=data.arguments,
+            args_digest=_args_digest(data),
+            contract=offer.contract,
+            attempt=1,
+            expires_at=expires_at,
+            traceparent=offer.traceparent,
+        )
+
+    def _draft(self, offer: _Offer, origin: Origin, data: EventData, payload: bytes | None = None) -> Draft:
+        return Draft(
+            data=data,
+            run_id=offer.run_id,
+            command_id=offer.command_id,
+            operation_id=self._operation_of(offer),
+            origin=origin,
+            payload=payload,
+        )
+
+    def _operation_of(self, offer: _Offer) -> OperationId | None:
+        if offer.kind != TOOL_CALL or offer.run_id is None:
+            return None
+        return operation_id(self._scope, offer.run_id, offer.command_id)
+
+
+def _supported(kind: str, asked: Candidate) -> Candidate:
+    """A kind of the protocol that this version does not do is refused like one that it never heard of."""
+    if isinstance(asked.data, InvalidData) or kind in CAPABILITIES:
+        return asked
+    message = f"this version does not do {kind}; it does {', '.join(CAPABILITIES)}"
+    return Candidate(
+        content_digest=asked.content_digest,
+        data=InvalidData(code="unknown_kind", message=message),
+        delivered_to=asked.delivered_to,
+    )
+
+
+def _args_digest(data: ToolCallData) -> Digest:
+    return args_digest(data.tool, data.arguments)
+
+
+def _lost(offer: _Offer, message: str) -> EventData:
+    if offer.kind == TOOL_CALL:
+        return OperationUnknown(reason="journal_lost", phase=None, attempts=0, message=message)
+    return CommandFailed(code="journal_lost", message=message)
+
+
+def _repeat(view: View, known: CommandRecord) -> Answer:
+    """What the journal said of a command, as stored; or what is left of it."""
+    seqs = [seq for seq in (known.accepted_seq, known.receipt_seq) if seq is not None]
+    events = [view.event(seq) for seq in seqs]
+    stored = tuple(event for event in events if event is not None and event.body is not None)
+    if len(stored) == len(seqs):
+        return Repeat(stored)
+    operation = None if known.operation_id is None else view.operation(known.operation_id)
+    assert known.receipt_seq is not None and known.receipt_kind is not None, (
+        "only what has a receipt is pruned"
+    )
+    frame = Retired(
+        command_id=known.command_id,
+        operation_id=known.operation_id,
+        kind=known.receipt_kind,
+        effect=None if operation is None else operation.effect.value,
+        journal_id=view.journal_id,
+        seq=known.receipt_seq,
+    )
+    return Reply(render(frame))
