@@ -9,7 +9,7 @@ no answer is judged by the phase that the attempt had reached, and not by what i
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -104,10 +104,7 @@ Ending: TypeAlias = Succeeded | Failed | NotExecuted | Unknown
 
 
 def classify(report: Report, phase: Phase, contract: Contract) -> Ending:
-    """Return the outcome of an attempt that reached `phase` and ended with `report`, under `contract`.
-
-    A late answer is classified by the same rows: an answer counts whenever it comes.
-    """
+    """Return the outcome of an attempt that reached `phase` and ended with `report`, under `contract`."""
     match report:
         case Answered(is_error=False):
             return _succeeded(report, contract)
@@ -125,6 +122,17 @@ def classify(report: Report, phase: Phase, contract: Contract) -> Ending:
             return Unknown(reason=_after_the_first_byte(report), message=bounded(report.message))
         case NotSent() | Silence():
             return NotExecuted(reason=_before_the_first_byte(report), message=bounded(report.message))
+
+
+def classify_late(report: Report, contract: Contract) -> Ending:
+    """Return what an answer says that came after its attempt had ended: by the same rows, with one exception.
+
+    The provider had been told to stop, so an error may be about that, from a tool that was interrupted
+    halfway: it never proves that nothing happened, whatever the contract says that errors mean.
+    """
+    if contract.error_means == "none":
+        contract = replace(contract, error_means="reported")
+    return classify(report, Phase.ANSWERED, contract)
 
 
 _NOBODY_TO_ASK: Final = "the tool asks for input, and nobody is there to give it"

@@ -81,6 +81,10 @@ class WireWatcher(Protocol):
         """The peer says that its tool list is another one now."""
         ...
 
+    def on_expired(self) -> None:
+        """The peer knows this connection no more; another one has to be made."""
+        ...
+
 
 class Wire(Protocol):
     """A connection to a peer that carries requests, and nothing else. All but `run` must not block."""

@@ -17,6 +17,8 @@ from store.records import JsonObject, JsonValue
 ANSWER_DEPTH_MAX: Final = DEPTH_MAX - 8
 """Levels of an answer: an event that holds it may have `DEPTH_MAX`, and wraps it in a few of its own."""
 
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+
 RequestId: TypeAlias = int | str
 
 _SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")

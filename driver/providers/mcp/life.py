@@ -8,8 +8,8 @@ its caller's task for a reply, a disturbance or its deadline. When it stops wait
 *listened to*: a task of the connection waits on for `late_result_s`, and hands what comes then to `late`.
 
 A connection is **in doubt** from any such end on until the server has answered a ping; calls are held
-meanwhile, by `certain`. One that does not answer within `PING_S` is **deaf**: it is sent nothing more, is
-replaced by its owner, and ends by itself when nobody waits for it or listens to it any longer.
+meanwhile, by `certain`. One that does not answer within `PING_S` is deaf, and **retired**: it is sent nothing
+more, is replaced by its owner, and ends by itself when nobody waits for it or listens to it any longer.
 """
 
 import math
@@ -26,10 +26,11 @@ from anyio.abc import TaskGroup, TaskStatus
 from mcp import Client
 from mcp_types import Implementation
 
-from driver.core.attempts import Answered, HttpStatus, NotSent, Phase, Report, Silence, ToolCall
+from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Report, Silence, ToolCall
 from driver.providers.mcp.calls import CLIENT_NAME, Dialect, arguments_of, call_headers, call_params
 from driver.providers.mcp.child import SpawnFailed
 from driver.providers.mcp.exchange import Exchange, Reply, Wire
+from driver.providers.mcp.http import HttpWire
 from driver.providers.mcp.jsonrpc import report_of, request
 from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.stdio import StdioWire
@@ -52,6 +53,8 @@ LISTENED_MAX: Final = 1_024
 TOOLS_NAMED_MAX: Final = 20
 """Tools that the error about an unknown one names."""
 
+REQUEST_CANCELLED: Final = -32_800
+"""The code with which some servers answer a request that they were told to cancel."""
 _FIRST_ID: Final = 1_000
 """The SDK's session counts its own requests up from 1, and makes a handful."""
 
@@ -87,7 +90,7 @@ class Life:
         self._listed_at = -math.inf
         self._listing = anyio.Lock()
         self._doubt: anyio.Event | None = None
-        self._deaf = False
+        self._retired = False
         self._waiting = 0
         self._listening = 0
 
@@ -124,12 +127,12 @@ class Life:
     @property
     def over(self) -> bool:
         """True where no call may be sent any more."""
-        return self._deaf or self._wire.ended.is_set()
+        return self._retired or self._wire.ended.is_set()
 
     @property
-    def deaf(self) -> bool:
-        """True where the server did not answer a ping."""
-        return self._deaf
+    def retired(self) -> bool:
+        """True where it is sent nothing more, and ends when nobody waits for it or listens to it."""
+        return self._retired
 
     async def certain(self) -> None:
         """Wait until the connection is not in doubt."""
@@ -139,6 +142,11 @@ class Life:
     def on_garbage(self) -> None:
         """See `WireWatcher`."""
         self._put_in_doubt()
+
+    def on_expired(self) -> None:
+        """See `WireWatcher`."""
+        self._retired = True
+        self._end_if_done()
 
     def on_tools_changed(self) -> None:
         """See `WireWatcher`."""
@@ -193,14 +201,14 @@ class Life:
             )
             if not isinstance(reply, dict | HttpStatus) and not self._wire.ended.is_set():
                 log.warning("server_deaf", provider=self._settings.name, ping_s=PING_S)
-                self._deaf = True
+                self._retired = True
         finally:
             self._doubt = None
             verdict.set()
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._deaf and not self._waiting and not self._listening:
+        if self._retired and not self._waiting and not self._listening:
             self._wire.stop()
 
     # ------------------------------------------------------------------ tools
@@ -360,7 +368,7 @@ class Life:
                 self._wire.forget(exchange)
                 return
             report = self._report(call, exchange.reply)
-            if not isinstance(report, Silence | NotSent):
+            if not _says_nothing(report):
                 self._late(call.operation_id, call.attempt, report)
         finally:
             self._listening -= 1
@@ -377,6 +385,13 @@ class Life:
         return report
 
 
+def _says_nothing(report: Report) -> bool:
+    """No answer, or one to our own cancellation: the tool was interrupted somewhere, and that is all it says."""
+    return isinstance(report, Silence | NotSent) or (
+        isinstance(report, PeerError) and report.code == REQUEST_CANCELLED
+    )
+
+
 class _NoList(Exception):
     """The server did not answer when it was asked for its tools."""
 
@@ -387,7 +402,7 @@ class _NoList(Exception):
 def _open_wire(settings: McpSettings, watcher: Life) -> Wire:
     if isinstance(settings.server, StdioServer):
         return StdioWire(settings.name, settings.server, settings.answer_max_bytes, watcher)
-    raise AssertionError
+    return HttpWire(settings.name, settings.server, settings.answer_max_bytes, watcher)
 
 
 async def _reply_to(exchange: Exchange) -> None:

@@ -195,7 +195,7 @@ class McpProvider:
             self._lives.discard(life)
             if self._life is life:
                 self._life = None
-        if life.deaf or anyio.current_time() - began >= LASTING_S:
+        if life.retired or anyio.current_time() - began >= LASTING_S:
             self._failures = 0
         elif not self._closing.is_set():
             self._last_failure = f"the server of provider {self.name} keeps ending"

@@ -25,6 +25,7 @@ from driver.core.attempts import NotSent, Phase, Silence
 from driver.providers.mcp.child import Child
 from driver.providers.mcp.exchange import Exchange, WireWatcher
 from driver.providers.mcp.jsonrpc import (
+    TOOLS_CHANGED,
     FromPeer,
     Garbage,
     RequestId,
@@ -40,7 +41,6 @@ from store.records import JsonObject
 
 GARBAGE_MAX: Final = 64
 """Lines that are no message, from one process: some print a banner; whoever prints more is broken."""
-TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 
 log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 

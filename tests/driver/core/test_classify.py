@@ -29,6 +29,7 @@ from driver.core.classify import (
     Unknown,
     bounded,
     classify,
+    classify_late,
 )
 from driver.core.contracts import Contract, ErrorMeans, HeaderKey
 from driver.core.expressions import Expression
@@ -248,8 +249,26 @@ def test_a_claim_of_not_sent_is_not_believed_after_the_first_byte(
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_an_answer_counts_whenever_it_comes(phase: Phase) -> None:
-    """A late answer is judged by the same rows, whatever phase was recorded last."""
+    """An answer is an answer, whatever phase was recorded last."""
     assert isinstance(classify(Answered(result={}), phase, WRITE), Succeeded)
+
+
+def test_a_late_answer_is_judged_by_the_same_rows() -> None:
+    """A success that comes late is a success."""
+    assert classify_late(Answered(result={}), errors_mean("none")) == Succeeded(result={})
+
+
+@pytest.mark.parametrize(("report", "error"), FAILURES)
+@pytest.mark.parametrize(
+    ("means", "recorded"), [("none", "reported"), ("reported", "reported"), ("unsettled", "unsettled")]
+)
+def test_a_late_error_never_proves_that_nothing_happened(
+    report: Report, error: Failure, means: ErrorMeans, recorded: ErrorMeans
+) -> None:
+    """The provider had been told to stop: its error may come from a tool that was interrupted halfway."""
+    ending = classify_late(report, errors_mean(means))
+    assert isinstance(ending, Failed)
+    assert (ending.effect, ending.error, ending.error_means) == (Effect.UNKNOWN, error, recorded)
 
 
 # ------------------------------------------------------------------ receipts
