@@ -7,8 +7,7 @@ one marked `optional()` is left out where it is None, every other one is always 
 
 import json
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Literal
 
 from store.lifecycle import Effect
@@ -425,21 +424,42 @@ class Draft:
     payload: bytes | None = None
 
 
-@cache
-def _plan(event: type[EventData]) -> tuple[tuple[str, bool], ...]:
-    def is_optional(item: Field[Any]) -> bool:
-        return bool(item.metadata.get("optional", False))
+_PLANS: Final[Mapping[str, tuple[tuple[str, bool], ...]]] = {
+    event.KIND: tuple((item.name, bool(item.metadata.get("optional", False))) for item in fields(event))
+    for event in EVENT_TYPES
+}
+"""The fields of each kind in order, and whether they may be left out."""
 
-    return tuple((item.name, is_optional(item)) for item in fields(event))
+MEMBERS: Final[Mapping[str, frozenset[str]]] = {
+    kind: frozenset(name for name, _ in plan) for kind, plan in _PLANS.items()
+}
+"""The names of each kind's fields."""
+
+_TUPLES: Final = frozenset({"resumes", "evidence", "causes", "remedies", "operation_ids"})
 
 
 def as_json(data: EventData) -> dict[str, Any]:
     """Return the wire form of `data`: its fields in order, without the optional ones that are None."""
     return {
         name: value
-        for name, is_optional in _plan(type(data))
+        for name, is_optional in _PLANS[data.KIND]
         if (value := getattr(data, name)) is not None or not is_optional
     }
+
+
+def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
+    """Return the event whose wire form `as_json` gave. Raises ValueError for what no version of it ever was."""
+    try:
+        event = BY_KIND[kind]
+        values: dict[str, Any] = {
+            name: tuple(value) if name in _TUPLES and value is not None else value
+            for name, value in data.items()
+        }
+        if "effect" in values:
+            values["effect"] = Effect(values["effect"])
+        return event(**values)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not an event of kind {kind}: {error}") from error
 
 
 def render(  # noqa: PLR0913 - the envelope has these members, and all are always present

@@ -9,9 +9,10 @@ proof about the newest attempt; a verdict (of an operator, a probe or a supervis
 of every attempt that had been started when it was given. `operation.unknown` says nothing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Final
+from typing import Any, Final
 
 from store.events import (
     AttemptEnded,
@@ -36,8 +37,9 @@ from store.lifecycle import (
     guards,
     is_listed,
     is_settled,
+    judge,
 )
-from store.records import CommandId, OperationId, OperationRecord, Origin, RunId, Timestamp
+from store.records import CommandId, OperationId, OperationRecord, Origin, RunId, StoredEvent, Timestamp
 
 MOVING: Final = frozenset(kind for _, kind in MOVES)
 """The kinds of event that move the state of an operation; the others must only find one."""
@@ -63,6 +65,19 @@ class Fact:
     operation_id: OperationId | None
     origin: Origin
 
+    @classmethod
+    def of(cls, event: StoredEvent, data: EventData, origin: Origin) -> "Fact":
+        """Return the fact that a stored event stands for."""
+        return cls(
+            seq=event.seq,
+            at=event.at,
+            data=data,
+            run_id=event.run_id,
+            command_id=event.command_id,
+            operation_id=event.operation_id,
+            origin=origin,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
@@ -85,83 +100,86 @@ def source_of(actor: str) -> Source:
         ) from None
 
 
-def after(operation: OperationRecord, fact: Fact) -> OperationRecord:
-    """Return the operation after the event, its effect not yet judged again. Raises `IllegalMove`."""
-    state = advance(operation.state, fact.data.KIND) if fact.data.KIND in MOVING else operation.state
-    return _follow(
-        fact.data, operation if state is operation.state else replace(operation, state=state), fact
-    )
+def follow(operation: OperationRecord, fact: Fact) -> dict[str, Any]:
+    """Return the members of the operation that the event sets. Raises `IllegalMove`."""
+    changes = _follow(fact.data, fact)
+    if fact.data.KIND in MOVING:
+        state = advance(operation.state, fact.data.KIND)
+        if state is not operation.state:
+            changes["state"] = state
+    return changes
 
 
 @singledispatch
-def _follow(data: EventData, operation: OperationRecord, fact: Fact) -> OperationRecord:
-    return operation
+def _follow(data: EventData, fact: Fact) -> dict[str, Any]:
+    return {}
 
 
 @_follow.register
-def _(data: OperationStarted, operation: OperationRecord, fact: Fact) -> OperationRecord:
-    return replace(
-        operation,
-        attempt_count=data.attempt,
-        started_seq=fact.seq,
-        started_at=fact.at,
-        deadline_at=data.deadline_at,
-        ended_at=None,
-        reason=None,
-        error_means=None,
+def _(data: OperationStarted, fact: Fact) -> dict[str, Any]:
+    return {
+        "attempt_count": data.attempt,
+        "started_seq": fact.seq,
+        "started_at": fact.at,
+        "deadline_at": data.deadline_at,
+        "ended_at": None,
+        "reason": None,
+        "error_means": None,
+    }
+
+
+@_follow.register
+def _(data: OperationSucceeded, fact: Fact) -> dict[str, Any]:
+    return {"ended_at": fact.at, "result_seq": fact.seq, "receipt": data.receipt, "reason": None}
+
+
+@_follow.register
+def _(data: OperationFailed, fact: Fact) -> dict[str, Any]:
+    return {
+        "ended_at": fact.at,
+        "result_seq": fact.seq,
+        "receipt": data.receipt,
+        "reason": data.reason,
+        "error_means": data.error_means,
+    }
+
+
+@_follow.register
+def _(data: OperationNotExecuted, fact: Fact) -> dict[str, Any]:
+    return {"ended_at": fact.at, "reason": data.reason}
+
+
+@_follow.register
+def _(data: OperationUnknown, fact: Fact) -> dict[str, Any]:
+    return {"ended_at": fact.at, "reason": data.reason, "receipt": data.receipt}
+
+
+@_follow.register
+def _(data: LateResult, fact: Fact) -> dict[str, Any]:
+    means = {} if data.error_means is None else {"error_means": data.error_means}
+    return {"result_seq": fact.seq, "receipt": data.receipt, **means}
+
+
+@_follow.register
+def _(data: OperationAnnotated, fact: Fact) -> dict[str, Any]:
+    return {"metadata": data.metadata}
+
+
+def judged(operation: OperationRecord, changes: dict[str, Any], known: Iterable[Evidence]) -> OperationRecord:
+    """Return the operation with `changes`, its effect judged by all the evidence that is known now."""
+    # one copy at the end: an operation has thirty members, and this runs twice for each call
+    standing = Standing(
+        write=operation.write,
+        state=changes.get("state", operation.state),
+        judgement=judge(known, changes.get("attempt_count", operation.attempt_count)),
+        error_means=changes.get("error_means", operation.error_means),
     )
-
-
-@_follow.register
-def _(data: OperationSucceeded, operation: OperationRecord, fact: Fact) -> OperationRecord:
-    return replace(operation, ended_at=fact.at, result_seq=fact.seq, receipt=data.receipt, reason=None)
-
-
-@_follow.register
-def _(data: OperationFailed, operation: OperationRecord, fact: Fact) -> OperationRecord:
     return replace(
         operation,
-        ended_at=fact.at,
-        result_seq=fact.seq,
-        receipt=data.receipt,
-        reason=data.reason,
-        error_means=data.error_means,
-    )
-
-
-@_follow.register
-def _(data: OperationNotExecuted, operation: OperationRecord, fact: Fact) -> OperationRecord:
-    return replace(operation, ended_at=fact.at, reason=data.reason)
-
-
-@_follow.register
-def _(data: OperationUnknown, operation: OperationRecord, fact: Fact) -> OperationRecord:
-    return replace(operation, ended_at=fact.at, reason=data.reason, receipt=data.receipt)
-
-
-@_follow.register
-def _(data: LateResult, operation: OperationRecord, fact: Fact) -> OperationRecord:
-    return replace(
-        operation,
-        result_seq=fact.seq,
-        receipt=data.receipt,
-        error_means=data.error_means or operation.error_means,
-    )
-
-
-@_follow.register
-def _(data: OperationAnnotated, operation: OperationRecord, fact: Fact) -> OperationRecord:
-    return replace(operation, metadata=data.metadata)
-
-
-def judged(operation: OperationRecord, judgement: Judgement) -> OperationRecord:
-    """Return the operation under `judgement`: its effect, and what follows from it."""
-    standing = _standing(operation, judgement)
-    return replace(
-        operation,
-        effect=judgement.effect,
-        effect_by=judgement.by,
-        best_effort=judgement.best_effort,
+        **changes,
+        effect=standing.judgement.effect,
+        effect_by=standing.judgement.by,
+        best_effort=standing.judgement.best_effort,
         settled=is_settled(standing),
         guards=guards(standing),
     )
@@ -169,12 +187,13 @@ def judged(operation: OperationRecord, judgement: Judgement) -> OperationRecord:
 
 def listed(operation: OperationRecord) -> bool:
     """Whether a judged operation is listed as unsettled."""
-    return is_listed(_standing(operation, Judgement(operation.effect, operation.effect_by)))
-
-
-def _standing(operation: OperationRecord, judgement: Judgement) -> Standing:
-    return Standing(
-        write=operation.write, state=operation.state, judgement=judgement, error_means=operation.error_means
+    return is_listed(
+        Standing(
+            write=operation.write,
+            state=operation.state,
+            judgement=Judgement(operation.effect, operation.effect_by),
+            error_means=operation.error_means,
+        )
     )
 
 

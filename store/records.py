@@ -74,7 +74,8 @@ class CommandRecord:
     """A command that was accepted, or refused for good (then `accepted_seq` is None, and `kind` is empty)."""
 
     command_id: CommandId
-    run_id: RunId
+    run_id: RunId | None
+    """None where a refused command named none that could be used."""
     kind: str
     origin: Origin
     content_digest: Digest

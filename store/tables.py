@@ -17,12 +17,15 @@ from store.events import (
     OperationStarted,
 )
 from store.head import Ledger
-from store.lifecycle import Effect, Evidence, Source, State, judge
+from store.lifecycle import Effect, Evidence, Source, State
 from store.projection import Fact
 from store.records import CommandRecord, JsonObject, OperationId, OperationRecord, Origin, RunId, Timestamp
 
 TOOL_CALL: Final = "tool.call"
 RUN_END: Final = "run.end"
+
+# Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3 first looks
+# for an adapter, at several microseconds each.
 
 Row = tuple[Any, ...]
 """A row as SQLite returns it; each column's type is the schema's (its tables are STRICT)."""
@@ -148,15 +151,14 @@ def project_run(ledger: Ledger, fact: Fact) -> Place:
 
 def project_new_command(ledger: Ledger, fact: Fact, data: CommandAccepted | CommandRefused) -> Place:
     """Record a command at its acceptance, or at its final refusal; for a call, its operation."""
-    assert fact.run_id is not None
     assert fact.command_id is not None
-    run = _touch_run(ledger, fact.run_id, fact.at)
+    run = None if fact.run_id is None else _touch_run(ledger, fact.run_id, fact.at)
     accepted = isinstance(data, CommandAccepted)
     row = (
         fact.command_id,
         run,
         data.kind if isinstance(data, CommandAccepted) else "",  # a refusal does not say of what
-        fact.origin,
+        fact.origin.value,
         data.content_digest,
         fact.operation_id,
         fact.seq if accepted else None,
@@ -185,17 +187,17 @@ def _insert_operation(ledger: Ledger, fact: Fact, data: CommandAccepted, place: 
         fact.operation_id,
         place.command,
         place.run,
-        fact.origin,
+        fact.origin.value,
         data.tool,
         data.args_digest,
-        write,
+        int(write),
         data.identical or "guard-unsettled",
-        bool(data.repeat),
-        State.ACCEPTED,
-        Effect.UNKNOWN,
+        int(data.repeat is True),
+        State.ACCEPTED.value,
+        Effect.UNKNOWN.value,
         None,
-        False,
-        write,
+        0,
+        int(write),
         0,
         fact.seq,
         fact.at,
@@ -216,6 +218,7 @@ def project_command(
     payload: bytes | None,
 ) -> Place:
     """Record the receipt of a command that is not a call. `payload` is the command's `data`."""
+    assert command.record.run_id is not None, "only a refused command has no run"
     run = _touch_run(ledger, command.record.run_id, fact.at)
     ledger.execute("set_receipt", (fact.seq, data.KIND, command.id))
     if isinstance(data, CommandCompleted) and command.record.kind == RUN_END:
@@ -239,20 +242,17 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
 
     Raises `IllegalMove` before anything is written.
     """
-    before = row.record
-    after = projection.after(before, fact)
+    changes = projection.follow(row.record, fact)
+    words = projection.evidence(fact.data, row.record, _attempts_seen(ledger, fact, row))
     _write_attempts(ledger, fact, row)
-    words = projection.evidence(fact.data, before, _attempts_seen(ledger, fact, row))
     actor = fact.data.actor if isinstance(fact.data, OperationReconciled) else None
     for word in words:
-        ledger.execute(
-            "insert_evidence", (row.id, fact.seq, word.attempt, fact.at, word.effect, word.source, actor)
-        )
-    if after is not before or words:
+        values = (row.id, fact.seq, word.attempt, fact.at, word.effect.value, word.source.value, actor)
+        ledger.execute("insert_evidence", values)
+    if changes or words:
         known = ledger.execute("evidence_to_judge", (row.id,)).fetchall()
         found = (Evidence(attempt, Effect(effect), Source(source)) for attempt, effect, source in known)
-        after = projection.judged(after, judge(found, after.attempt_count))
-        _update_operation(ledger, row, after, fact.at)
+        _update_operation(ledger, row, projection.judged(row.record, changes, found), fact.at)
     else:
         ledger.execute("count_in_run", (0, 0, fact.at, row.run))
     if terminal:
@@ -276,7 +276,7 @@ def _write_attempts(ledger: Ledger, fact: Fact, row: OperationRow) -> None:
             data.attempt,
             data.idempotency_key,
             data.key_carrier,
-            data.idempotent,
+            int(data.idempotent),
             data.dedupe_horizon_s,
             fact.seq,
             fact.at,
@@ -291,11 +291,11 @@ def _write_attempts(ledger: Ledger, fact: Fact, row: OperationRow) -> None:
 def _update_operation(ledger: Ledger, row: OperationRow, after: OperationRecord, at: Timestamp) -> None:
     listed = projection.listed(after)
     values = (
-        after.state,
-        after.effect,
-        after.effect_by,
-        listed,
-        after.guards,
+        after.state.value,
+        after.effect.value,
+        None if after.effect_by is None else after.effect_by.value,
+        int(listed),
+        int(after.guards),
         after.reason,
         after.error_means,
         _as_text(after.receipt),

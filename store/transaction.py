@@ -5,14 +5,14 @@ commit. All that it wrote is durable when `Journal.transact` returns, or none of
 """
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from typing import Any, Final
 
 from store import chain
 from store.errors import ImpossibleEvent
 from store.events import (
+    MEMBERS,
     CommandAccepted,
     CommandCompleted,
     CommandFailed,
@@ -24,10 +24,9 @@ from store.events import (
 from store.head import Ledger, row_digest
 from store.lifecycle import IllegalMove, advance
 from store.projection import MOVING, Fact
-from store.records import Chain, CommandId, Fence, RunId, StoredEvent, timestamp
+from store.records import Chain, CommandId, Fence, OperationId, Origin, RunId, StoredEvent, timestamp
 from store.tables import (
     TOOL_CALL,
-    CommandRow,
     OperationRow,
     Place,
     end_run,
@@ -73,7 +72,7 @@ class Transaction(View):
             case data if data.KIND.startswith("operation."):
                 return self._append_operation(draft)
             case _:
-                sealed = self._seal(draft, draft.data, terminal=False)
+                sealed = self._seal(draft, draft.data, _address(draft), terminal=False)
                 return self._insert(sealed, project_run(self._write(), sealed.fact))
 
     def acknowledge(self, seq: int) -> None:
@@ -131,7 +130,7 @@ class Transaction(View):
     # ------------------------------------------------------------ one method for each family of events
 
     def _append_new_command(self, draft: Draft, data: CommandAccepted | CommandRefused) -> StoredEvent:
-        if draft.command_id is None or draft.run_id is None:
+        if draft.command_id is None or (draft.run_id is None and isinstance(data, CommandAccepted)):
             raise ImpossibleEvent(data.KIND, "it names no command or no run")
         if find_command(self._ledger, draft.command_id) is not None:
             raise ImpossibleEvent(data.KIND, f"the command {draft.command_id} is known already")
@@ -139,7 +138,7 @@ class Transaction(View):
             self._check_call(draft, data)
         elif draft.operation_id is not None and find_operation(self._ledger, draft.operation_id) is None:
             raise ImpossibleEvent(data.KIND, f"there is no operation {draft.operation_id}")
-        sealed = self._seal(draft, data, terminal=data.TERMINAL)
+        sealed = self._seal(draft, data, _address(draft), terminal=data.TERMINAL)
         return self._insert(sealed, project_new_command(self._write(), sealed.fact, data))
 
     def _check_call(self, draft: Draft, data: CommandAccepted) -> None:
@@ -159,15 +158,12 @@ class Transaction(View):
             raise ImpossibleEvent(data.KIND, f"there is no command {draft.command_id}")
         if command.record.receipt_seq is not None:
             raise ImpossibleEvent(data.KIND, f"the command {draft.command_id} has its receipt already")
-        record = command.record
-        known = replace(draft, run_id=record.run_id, operation_id=record.operation_id, origin=record.origin)
-        sealed = self._seal(known, data, terminal=True)
-        return self._insert(
-            sealed, project_command(self._write(), sealed.fact, data, command, self._data_of(command))
-        )
-
-    def _data_of(self, command: CommandRow) -> bytes | None:
-        return self.command_payload(command.record.command_id)
+        if (record := command.record).kind == TOOL_CALL:
+            raise ImpossibleEvent(data.KIND, "a call's receipt is an event of its operation")
+        address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
+        sealed = self._seal(draft, data, address, terminal=True)
+        payload = self.command_payload(record.command_id)
+        return self._insert(sealed, project_command(self._write(), sealed.fact, data, command, payload))
 
     def _append_operation(self, draft: Draft) -> StoredEvent:
         row = None if draft.operation_id is None else find_operation(self._ledger, draft.operation_id)
@@ -178,8 +174,8 @@ class Transaction(View):
         terminal = draft.data.TERMINAL and row.receipt_seq is None
         data = _superseding(draft.data, row)
         record = row.record
-        known = replace(draft, run_id=record.run_id, command_id=record.command_id, origin=record.origin)
-        sealed = self._seal(known, data, terminal=terminal)
+        address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
+        sealed = self._seal(draft, data, address, terminal=terminal)
         return self._insert(sealed, project_operation(self._write(), sealed.fact, row, terminal=terminal))
 
     # ------------------------------------------------------------ what all of them do
@@ -191,12 +187,10 @@ class Transaction(View):
             self._touched = True
         return self._ledger
 
-    def _seal(self, draft: Draft, data: EventData, *, terminal: bool) -> "_Sealed":
+    def _seal(self, draft: Draft, data: EventData, address: "_Address", *, terminal: bool) -> "_Sealed":
         """Give the event its seq, time, bytes and place in the chain; cut it if it is too long."""
         head = self._ledger.head
-        frame_bytes_max = min(self._frame_bytes_max, head.plane_frame_bytes_max)
         seq, at = head.last_seq + 1, timestamp(self.now)
-        payload = draft.payload
 
         def rendered(data: EventData) -> bytes:
             return render(
@@ -204,43 +198,35 @@ class Transaction(View):
                 journal_id=head.journal_id,
                 seq=seq,
                 at=at,
-                run_id=draft.run_id,
-                command_id=draft.command_id,
-                operation_id=draft.operation_id,
-                origin=draft.origin,
+                run_id=address.run_id,
+                command_id=address.command_id,
+                operation_id=address.operation_id,
+                origin=address.origin,
                 terminal=terminal,
                 best_effort=draft.best_effort,
             )
 
+        payload = draft.payload
         data = _with_payload(data, payload)
         body = rendered(data)
-        if len(body) + SEAL_BYTES > frame_bytes_max:
+        if len(body) + SEAL_BYTES > min(self._frame_bytes_max, head.plane_frame_bytes_max):
             data, payload = _cut(data, payload)
             body = rendered(data)
         digest = chain.digest(body)
         link = chain.extend(head.chain, digest)
-        fact = Fact(
-            seq=seq,
-            at=at,
-            data=data,
-            run_id=draft.run_id,
-            command_id=draft.command_id,
-            operation_id=draft.operation_id,
-            origin=draft.origin,
-        )
         event = StoredEvent(
             seq=seq,
             kind=data.KIND,
             at=at,
-            run_id=draft.run_id,
-            command_id=draft.command_id,
-            operation_id=draft.operation_id,
+            run_id=address.run_id,
+            command_id=address.command_id,
+            operation_id=address.operation_id,
             terminal=terminal,
             digest=digest,
             chain=link,
             body=chain.seal(body, link),
         )
-        return _Sealed(fact, event, payload)
+        return _Sealed(Fact.of(event, data, address.origin), event, payload)
 
     def _insert(self, sealed: "_Sealed", place: Place) -> StoredEvent:
         """Write the event itself, after what follows from it: only then are all its rows known."""
@@ -254,7 +240,7 @@ class Transaction(View):
                 place.run,
                 place.command,
                 place.operation,
-                event.terminal,
+                int(event.terminal),
                 event.digest,
                 event.chain,
                 event.body,
@@ -280,6 +266,20 @@ class Transaction(View):
 
 
 @dataclass(frozen=True, slots=True)
+class _Address:
+    """To whom an event belongs."""
+
+    run_id: RunId | None
+    command_id: CommandId | None
+    operation_id: OperationId | None
+    origin: Origin
+
+
+def _address(draft: Draft) -> _Address:
+    return _Address(draft.run_id, draft.command_id, draft.operation_id, draft.origin)
+
+
+@dataclass(frozen=True, slots=True)
 class _Sealed:
     """An event that is ready to be written."""
 
@@ -288,13 +288,8 @@ class _Sealed:
     payload: bytes | None
 
 
-@cache
-def _members(event: type[EventData]) -> frozenset[str]:
-    return frozenset(item.name for item in fields(event))
-
-
 def _superseding(data: EventData, row: OperationRow) -> EventData:
-    if row.receipt_seq is None or "supersedes" not in _members(type(data)):
+    if row.receipt_seq is None or "supersedes" not in MEMBERS[data.KIND]:
         return data
     return replace(data, **_members_of(supersedes=row.receipt_seq))
 
@@ -303,7 +298,7 @@ def _with_payload(data: EventData, payload: bytes | None) -> EventData:
     """Name the payload's digest in the event, unless the caller did (under a key, where something is redacted)."""
     if payload is None or getattr(data, "payload_digest", None) is not None:
         return data
-    if "payload_digest" not in _members(type(data)):
+    if "payload_digest" not in MEMBERS[data.KIND]:
         raise ImpossibleEvent(data.KIND, "events of this kind carry no payload")
     return replace(data, **_members_of(payload_digest=chain.digest(payload)))
 
@@ -315,7 +310,7 @@ def _cut(data: EventData, payload: bytes | None) -> tuple[EventData, bytes | Non
         if value is None:
             continue
         cut = replace(data, **_members_of(**{name: None, flag: True}))
-        if payload is None and "payload_digest" in _members(type(data)):
+        if payload is None and "payload_digest" in MEMBERS[data.KIND]:
             payload = json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
             cut = _with_payload(cut, payload)
         return cut, payload

@@ -81,7 +81,7 @@ SELECT
   accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
   parent_operation_id
 FROM operation_rows
-WHERE state IN ('accepted', 'awaiting_approval', 'started') AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
+WHERE ended_at IS NULL AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
 
 -- name: unsettled
 SELECT count(*), min(ended_at) FROM operations WHERE listed = 1;
@@ -167,7 +167,7 @@ WHERE reason = :reason AND reason IS NOT NULL AND id < :before AND id > :floor
 ORDER BY id DESC LIMIT :limit;
 
 -- name: floor_not_succeeded
-SELECT id FROM operations WHERE state = :state AND state IN ('failed', 'not_executed', 'unknown') AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+SELECT id FROM operations WHERE state = :state AND ended_at IS NOT NULL AND state <> 'succeeded' AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
 
 -- name: page_not_succeeded
 SELECT
@@ -176,7 +176,7 @@ SELECT
   accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
   parent_operation_id
 FROM operation_rows
-WHERE state = :state AND state IN ('failed', 'not_executed', 'unknown') AND id < :before AND id > :floor
+WHERE state = :state AND ended_at IS NOT NULL AND state <> 'succeeded' AND id < :before AND id > :floor
   AND (:state IS NULL OR state = :state)
   AND (:effect IS NULL OR effect = :effect)
   AND (:run_id IS NULL OR run_id = :run_id)
@@ -187,7 +187,7 @@ WHERE state = :state AND state IN ('failed', 'not_executed', 'unknown') AND id <
 ORDER BY id DESC LIMIT :limit;
 
 -- name: floor_open
-SELECT id FROM operations WHERE state IN ('accepted', 'awaiting_approval', 'started') AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+SELECT id FROM operations WHERE ended_at IS NULL AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
 
 -- name: page_open
 SELECT
@@ -196,7 +196,7 @@ SELECT
   accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
   parent_operation_id
 FROM operation_rows
-WHERE state IN ('accepted', 'awaiting_approval', 'started') AND id < :before AND id > :floor
+WHERE ended_at IS NULL AND id < :before AND id > :floor
   AND (:state IS NULL OR state = :state)
   AND (:effect IS NULL OR effect = :effect)
   AND (:run_id IS NULL OR run_id = :run_id)
