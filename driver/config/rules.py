@@ -27,6 +27,7 @@ from driver.config.providers import (
     HttpProviderTable,
     McpProviderTable,
     ProbeTable,
+    ProviderTable,
     ToolTable,
 )
 from driver.config.table import Table, tables
@@ -69,11 +70,16 @@ def _checks(chain: tuple[Table, ...]) -> Iterator[Callable[[], Found]]:
             yield from (partial(rule, gateway) for rule in GATEWAY)
         case (_, SupervisorTable() as supervisor):
             yield from (partial(rule, supervisor) for rule in SUPERVISOR)
-        case (_, CommonProviderTable() as provider):
+        case (_, (McpProviderTable() | CommandProviderTable() | HttpProviderTable()) as provider):
             yield from (partial(rule, provider) for rule in PROVIDER)
         case (_, CommonProviderTable() as provider, ToolTable() as tool):
             yield from (partial(rule, tool, provider) for rule in TOOL)
-        case (_, CommonProviderTable() as provider, _, ProbeTable() as probe):
+        case (
+            _,
+            (McpProviderTable() | CommandProviderTable() | HttpProviderTable()) as provider,
+            _,
+            ProbeTable() as probe,
+        ):
             yield from (partial(rule, probe, provider) for rule in PROBE)
         case _:
             pass
@@ -164,14 +170,14 @@ def _model_is_remote(supervisor: SupervisorTable) -> Found:
     return Clash(given[0], f'belongs to model = "openai" or "anthropic", and model is "{supervisor.model}"')
 
 
-def _server_is_one(provider: CommonProviderTable) -> Found:
+def _server_is_one(provider: ProviderTable) -> Found:
     if not isinstance(provider, McpProviderTable) or (provider.argv is None) != (provider.url is None):
         return None
     both = "both argv and url are set" if provider.argv else "missing, as is url"
     return Clash("argv", f"{both}; a server is either started (argv) or reached (url): set exactly one")
 
 
-def _children_need_argv(provider: CommonProviderTable) -> Found:
+def _children_need_argv(provider: ProviderTable) -> Found:
     if not isinstance(provider, McpProviderTable) or provider.url is None:
         return None
     for_children = {"env": provider.env, "env_files": provider.env_files, "cwd": provider.cwd}
@@ -183,28 +189,26 @@ def _children_need_argv(provider: CommonProviderTable) -> Found:
     )
 
 
-def _variables_are_distinct(provider: CommonProviderTable) -> Found:
+def _variables_are_distinct(provider: ProviderTable) -> Found:
     if both := sorted(set(provider.env) & set(provider.env_files)):
         return Clash("env_files", f"{', '.join(both)} stands in env too: keep one")
     return None
 
 
-def _carrier_suits_kind(provider: CommonProviderTable) -> Found:
-    carrier = provider.key.partition(":")[0]
+def _carrier_suits_kind(provider: ProviderTable) -> Found:
+    if _has_place_for(provider.key.partition(":")[0], provider):
+        return None
+    return Clash("key", f'found "{provider.key}", which calls of this provider have no place for')
+
+
+def _has_place_for(carrier: str, provider: ProviderTable) -> bool:
     match provider:
         case McpProviderTable():
-            wrong = carrier == "header" and provider.url is None
+            return carrier != "header" or provider.url is not None
         case HttpProviderTable():
-            wrong = carrier in {"meta", "sep3182"}
+            return carrier not in {"meta", "sep3182"}
         case CommandProviderTable():
-            wrong = carrier in {"meta", "sep3182", "header"}
-        case _:
-            wrong = False
-    return (
-        Clash("key", f'found "{provider.key}", which calls of this provider have no place for')
-        if wrong
-        else None
-    )
+            return carrier in {"none", "argument"}
 
 
 def _idempotency_ends(tool: ToolTable, _: CommonProviderTable) -> Found:
@@ -247,21 +251,13 @@ def _read_has_no_effect(tool: ToolTable, _: CommonProviderTable) -> Found:
     return Clash(given[0], 'belongs to a write, and the tool has effect = "read"') if given else None
 
 
-def _probe_reads(probe: ProbeTable, provider: CommonProviderTable) -> Found:
-    target = _tools_of(provider).get(probe.tool)
+def _probe_reads(probe: ProbeTable, provider: ProviderTable) -> Found:
+    target = provider.tools.get(probe.tool)
     if target and target.effect == "read":
         return None
     return Clash(
         "tool", f'found "{probe.tool}"; allowed: a tool of the same provider declared with effect = "read"'
     )
-
-
-def _tools_of(provider: CommonProviderTable) -> dict[str, ToolTable]:
-    match provider:
-        case McpProviderTable() | CommandProviderTable() | HttpProviderTable():
-            return dict(provider.tools)
-        case _:
-            return {}
 
 
 DRIVER: Final = (_sockets_fit,)

@@ -84,6 +84,14 @@ def test_a_provider_that_cannot_be_started_exits_1(tmp_path: Path, argv: list[st
     assert "Traceback" not in done.stderr
 
 
+def test_people_are_told_which_provider_cannot_be_asked(tmp_path: Path) -> None:
+    """The text says the same as the JSON does."""
+    done = check(tmp_path, '[providers.gone]\nkind = "mcp"\nargv = ["no-such-program"]\n')
+    assert done.returncode == 1
+    assert "error    gone: " in done.stdout
+    assert "no-such-program" in done.stdout
+
+
 def test_a_public_server_is_understood(tmp_path: Path) -> None:
     """The official git server lists its tools to us."""
     argv = json.dumps([str(EFFECTD.with_name("mcp-server-git"))])

@@ -245,6 +245,17 @@ def test_what_is_not_toml_is_one_problem(text: str, detail: str) -> None:
             f'{ISSUES}tools.x.receipt = "a["',
             '[providers.issues.tools.x] receipt: found "a["; allowed: a JMESPath',
         ),
+        (f'{ISSUES}tools.x.receipt = ""', 'receipt: found ""; allowed: a JMESPath expression of 1 to'),
+        (
+            f'{ISSUES}tools.x.redact = ["body"]',
+            '[providers.issues.tools.x] redact[0]: found "body"; allowed: a dot',
+        ),
+        (f"{ISSUES}key = 1", '[providers.issues] key: found 1; allowed: "none", "meta",'),
+        (
+            f'{ISSUES}tools."".effect = "read"',
+            '[providers.issues.tools.""]: the name is wrong; allowed: a tool',
+        ),
+        ('[gateway]\nlisten = "[::1"', '[gateway] listen: found "[::1"; allowed: HOST:PORT'),
         (f'{ISSUES}tools.x.receipt = "f(a)"', "there is no function f()"),
     ],
 )
