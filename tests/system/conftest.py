@@ -6,9 +6,11 @@ from typing import Final
 import pytest
 
 from tests.system.campaign import Figures
+from tests.system.crowd import Crowd
 from tests.system.zygote import Zygote
 
 FIGURES: Final = pytest.StashKey[Figures]()
+CROWD: Final = pytest.StashKey[Crowd]()
 MEASURES: Final = pytest.StashKey[list[str]]()
 
 
@@ -16,6 +18,24 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make room for the figures."""
     config.stash[FIGURES] = Figures()
     config.stash[MEASURES] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin to make what takes long, where a test wants it."""
+    if any("crowd" in getattr(item, "fixturenames", ()) for item in session.items):
+        session.config.stash[CROWD] = Crowd()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Clean up, even where the test that wanted it never ran."""
+    if CROWD in session.config.stash:
+        session.config.stash[CROWD].close()
+
+
+@pytest.fixture
+def crowd(request: pytest.FixtureRequest) -> Crowd:
+    """A journal with many operations, in the making since the session began."""
+    return request.config.stash[CROWD]
 
 
 @pytest.fixture(scope="session")

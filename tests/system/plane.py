@@ -107,8 +107,8 @@ class ScriptedPlane:
 
     @property
     def history(self) -> History:
-        """The journal of the newest hello."""
-        return self.histories[self.hellos[-1]["journal_id"]]
+        """The journal of the newest hello; an empty one before there was any."""
+        return self.histories[self.hellos[-1]["journal_id"]] if self.hellos else History("")
 
     def receipt(self, command_id: str) -> Json | None:
         """Return the terminal event of a command, of the newest journal that has one."""
@@ -155,6 +155,17 @@ class ScriptedPlane:
     async def answered(self) -> None:
         """Return once every command has its receipt."""
         await self.until(lambda: not self.unanswered())
+
+    async def answer_to(self, command_id: str, count: int = 1) -> Json:
+        """Return the plain answer number `count` to a command, once it has come."""
+        answers = self.orders[command_id].answers
+        await self.until(lambda: len(answers) >= count)
+        return answers[count - 1]
+
+    async def complaints(self, count: int) -> list[Json]:
+        """Return the `error` frames, once there are `count`."""
+        await self.until(lambda: len(self.errors) >= count)
+        return self.errors
 
     async def next_receipt(self) -> None:
         """Return once one command more than now has its receipt."""

@@ -15,17 +15,19 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import httpx2
 from anyio.abc import TaskGroup
 
 from tests.system.history import Json
 from tests.system.plane import PATIENCE_S, TOKEN, ScriptedPlane
+from tests.system.watching import file_until
 from tests.system.zygote import ROOT, Zygote
 
 SERVER: Final = ROOT / "tests" / "servers" / "counter_mcp.py"
@@ -53,6 +55,10 @@ class Life:
     def text(self) -> str:
         """Everything it wrote to standard output and standard error."""
         return self.output.read_text(errors="replace")
+
+    async def logged(self, text: str) -> None:
+        """Return once this text stands in what it wrote."""
+        await file_until(self.output, lambda: text in self.text)
 
     def lines(self, event: str) -> list[Json]:
         """Return the log lines with this event name."""
@@ -189,7 +195,9 @@ class Sandbox:
             env[KILL_AT] = kill_at
         output, channel = self._prepare(env)
         effectd = str(Path(sys.executable).parent / "effectd")
-        command = [*wrapper, effectd, "run", "--config", str(self.config)]
+        # a wrapper that ends with a module is an interpreter that has effectd's main of its own
+        program = list(wrapper) if "-m" in wrapper else [*wrapper, effectd]
+        command = [*program, "run", "--config", str(self.config)]
         with output.open("ab") as stream:
             process = await anyio.open_process(
                 command,
@@ -197,6 +205,7 @@ class Sandbox:
                 stdout=stream,
                 stderr=stream,
                 env={**os.environ, **env},
+                cwd=ROOT,
                 start_new_session=True,
             )
         life = Life(process.pid, output, channel, os.pidfd_open(process.pid))
@@ -211,17 +220,45 @@ class Sandbox:
         env["NOTIFY_SOCKET"] = str(self.root / f"notify-{number}")
         return self.root / f"output-{number}", channel
 
+    def show(self) -> None:
+        """Print what the newest lives wrote, for pytest to show with a failure."""
+        for life in self.lives[-2:]:
+            print(f"--- life {life.pid}, exit code {life.code}:\n{life.text[-6000:]}")  # noqa: T201
+
     # --- what really happened
 
     def effects(self) -> list[Json]:
         """Return the ledger's lines."""
-        if not self.ledger.exists():
-            return []
         return [json.loads(line) for line in self.ledger.read_text().splitlines()]
 
     def executions(self) -> Counter[str]:
         """Return how often each idempotency key was executed."""
         return Counter(line["key"] for line in self.effects())
+
+    async def effects_reach(self, count: int) -> None:
+        """Return once the ledger has `count` lines."""
+        await file_until(self.ledger, lambda: len(self.effects()) >= count)
+
+    async def status(self) -> Json:
+        """Return what the daemon says of itself on its local socket."""
+        async with self._client() as client:
+            found: Json = (await client.get("/v1/status")).json()
+            return found
+
+    async def events_until(self, reached: Callable[[Json], bool]) -> None:
+        """Follow the journal through the local socket until an event that `reached` accepts."""
+        with anyio.fail_after(PATIENCE_S):
+            async with (
+                self._client() as client,
+                client.stream("GET", "/v1/events?after=0&follow=true") as answer,
+            ):
+                async for line in answer.aiter_lines():
+                    if line and reached(json.loads(line)):
+                        return
+
+    def _client(self) -> httpx2.AsyncClient:
+        transport = httpx2.AsyncHTTPTransport(uds=str(self.runtime / "operator.sock"))
+        return httpx2.AsyncClient(transport=transport, base_url="http://effectd", timeout=PATIENCE_S)
 
     async def quiet(self) -> None:
         """Return once no server of this sandbox is left that could still write to the ledger."""
@@ -288,11 +325,15 @@ async def sandbox(
     try:
         async with anyio.create_task_group() as tasks:
             made = Sandbox(root=root, plane=plane, zygote=zygote, tasks=tasks)
+            made.ledger.touch()
             made.token.write_text(TOKEN + "\n")
             made.token.chmod(0o600)
             made.configure(**tables)
             try:
                 yield made
+            except BaseException:
+                made.show()
+                raise
             finally:
                 await _close(made)
     finally:

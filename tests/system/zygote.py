@@ -36,11 +36,12 @@ ENTRY: Final = "driver.cli.main"
 
 PRELOADED: Final = (
     ENTRY,
+    "driver.cli.run",
     "driver.daemon",
+    "driver.providers.mcp.provider",
     # what the libraries import at first use
     "anyio._backends._asyncio",
-    "mcp.client.session",
-    "mcp.client.stdio",
+    "anyio._core._signals",
     "uvicorn.lifespan.off",
     "uvicorn.loops.auto",
     "uvicorn.protocols.http.h11_impl",

@@ -1,0 +1,107 @@
+"""Mechanisms that are taken away, by name, in a daemon that was just forked: for the negative controls.
+
+Each is what somebody could leave out, or get wrong, without any other test of the daemon's parts failing. The
+product has no switch for any of them: they reach into its modules from here.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+from driver.core.answers import Answer, Repeat
+from driver.engine.intake import Intake
+from store import connection
+from store.events import OperationStarted
+from store.head import Ledger
+from store.transaction import Transaction
+from store.writer import Writer
+
+
+def no_intent_commit() -> None:
+    """Let the call go out without its intent in the journal."""
+    original = Transaction.append
+
+    def append(self: Transaction, draft: Any) -> Any:  # noqa: ANN401 - whatever the original takes
+        return None if isinstance(draft.data, OperationStarted) else original(self, draft)
+
+    Transaction.append = append  # type: ignore[method-assign]
+
+
+def no_dedupe() -> None:
+    """Execute a command again whenever it is delivered again."""
+    original: Callable[..., Any] = Intake._take
+
+    def take(self: Intake, tx: Transaction, offer: Any, origin: Any, **rest: int) -> Any:  # noqa: ANN401
+        taken = original(self, tx, offer, origin, **rest)
+        answer: Answer = taken.answer
+        if isinstance(answer, Repeat) and self._dispatcher.slots.take(1):
+            assignment = self._assignment(offer, offer.candidate.data, origin, None)
+            self._dispatcher.run_started(assignment, assignment.deadline(tx.now))
+        return taken
+
+    Intake._take = take  # type: ignore[method-assign]
+
+
+def no_fsync() -> None:
+    """Ask SQLite for no fsync at all."""
+    _set_synchronous_off(expected=2)
+
+
+def no_fsync_unnoticed() -> None:
+    """Ask SQLite for no fsync at all, and take away the look at what it made of that, too."""
+    _set_synchronous_off(expected=0)
+
+
+def _set_synchronous_off(expected: int) -> None:
+    settings = tuple(item for item in connection._SET if item[0] != "synchronous")
+    connection._SET = (*settings, ("synchronous", "OFF", expected))  # type: ignore[misc]
+
+
+class _Postponing:
+    """A connection whose COMMIT comes with the next transaction."""
+
+    def __init__(self, inner: sqlite3.Connection) -> None:
+        self._inner = inner
+
+    def execute(self, statement: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        if statement == "COMMIT":
+            return self._inner.execute("SELECT 1")
+        if statement.startswith(("BEGIN", "PRAGMA wal_checkpoint")) and self._inner.in_transaction:
+            self._inner.execute("COMMIT")
+        return self._inner.execute(statement, parameters)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the connection has
+        return getattr(self._inner, name)
+
+
+def told_before_commit() -> None:
+    """Tell everybody what was recorded before it is durable: one commit too early."""
+    original = Writer.__init__
+
+    def init(self: Writer, ledger: Ledger, *rest: Any, **named: Any) -> None:  # noqa: ANN401
+        ledger.connection = _Postponing(ledger.connection)  # type: ignore[assignment]
+        original(self, ledger, *rest, **named)
+
+    Writer.__init__ = init  # type: ignore[method-assign]
+
+
+PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
+    {
+        patch.__name__: patch
+        for patch in (no_intent_commit, no_dedupe, no_fsync, no_fsync_unnoticed, told_before_commit)
+    }
+)
+
+
+def apply(name: str) -> None:
+    """Take a mechanism away, in this process."""
+    PATCHES[name]()
+
+
+if __name__ == "__main__":
+    apply(sys.argv[1])
+    sys.argv = ["effectd", *sys.argv[2:]]
+    sys.exit(import_module("driver.cli.main").main())
