@@ -1,7 +1,7 @@
 """Maps a valid configuration to what each part of the daemon is told, and builds the providers.
 
-Part of `driver`; may import everything of `driver`, and `store`. The MCP SDK is imported only where a provider needs
-it: it costs most of a second and of the memory.
+Part of `driver`; may import everything of `driver`, and `store`. The MCP SDK is imported only where a
+provider needs it: it costs most of a second and of the memory.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def limits(config: Config) -> Limits:
 
 
 def providers(config: Config, late: LateResults) -> Mapping[str, Provider]:
-    """Return one provider for each table, none of them started. `late` is told of answers that come too late."""
+    """Return one provider for each table, none of them started; `late` gets the answers that come late."""
     settings = [
         _mcp_settings(name, table, config)
         for name, table in config.providers.items()

@@ -2,12 +2,12 @@
 
 Part of `driver`; may import everything of it, and `store`. Only `driver.cli` imports it.
 
-Order at the start: the journal is opened under its lock, the local sockets answer (`starting`), recovery decides what
-an earlier life left open, providers and dispatcher run, and only then the plane is called. At SIGTERM the daemon
-drains within `drain_s`, keeps in the journal what was not delivered, and exits 0.
+Order at the start: the journal is opened under its lock, the local sockets answer (`starting`), recovery
+decides what an earlier life left open, providers and dispatcher run, and only then the plane is called. At
+SIGTERM the daemon drains within `drain_s`, keeps in the journal what was not delivered, and exits 0.
 
-Exit codes: 0 stopped as asked; 2 configuration, or a journal that must not be opened; 70 the journal failed while
-the daemon ran, and the restart reads what is true; 71 no room to copy a journal whose fsync failed.
+Exit codes: 0 stopped as asked; 2 configuration, or a journal that must not be opened; 70 the journal failed
+while the daemon ran, and the restart reads what is true; 71 no room to copy a journal whose fsync failed.
 """
 
 import os
@@ -26,6 +26,7 @@ from driver import assembly, faults, notify
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
+from driver.core.attempts import Report
 from driver.engine.announcements import announce
 from driver.engine.desk import ControlDesk, Identity
 from driver.engine.dispatcher import Dispatcher
@@ -41,7 +42,7 @@ from driver.providers.protocol import Provider
 from store.errors import JournalFailed, NoRoomForGeneration
 from store.events import DriverStarted, DriverStopping
 from store.journal import Journal, open_journal
-from store.records import BootId, timestamp
+from store.records import BootId, OperationId, timestamp
 
 EXIT_STOPPED: Final = 0
 EXIT_REFUSED: Final = 2
@@ -61,8 +62,8 @@ log = structlog.get_logger(__name__)
 def main(config: Config) -> int:
     """Run the daemon until it is told to stop, and return its exit code.
 
-    Raises `driver.faults.UnknownBoundary` and, for a journal that must not be opened, the `store.errors.StoreError`
-    that says why; nothing was changed then.
+    Raises `driver.faults.UnknownBoundary` and, for a journal that must not be opened, the
+    `store.errors.StoreError` that says why; nothing was changed then.
     """
     os.umask(UMASK)
     log_setup.configure(config.log.level, config.log.format)
@@ -72,19 +73,13 @@ def main(config: Config) -> int:
     code = EXIT_STOPPED
     try:
         anyio.run(_serve, config, point)
-    except* NoRoomForGeneration as group:
-        log.critical("no_room_for_copy", error=_first(group))
+    except NoRoomForGeneration as error:
+        log.critical("no_room_for_copy", error=str(error))
         code = EXIT_NO_ROOM_FOR_COPY
-    except* JournalFailed as group:
-        log.critical("journal_failed", error=_first(group))
+    except JournalFailed as error:
+        log.critical("journal_failed", error=str(error))
         code = EXIT_JOURNAL_FAILED
     return code
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> str:
-    """The text of the first exception that is no group."""
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else str(inner)
 
 
 async def _serve(config: Config, point: faults.KillPoint | None) -> None:
@@ -197,8 +192,8 @@ class Daemon:
             return None
         return f"the journal has not committed anything for {HEALTH_S:g} s: look at the disk"
 
-    def _late(self, *answer: object) -> None:
-        self._dispatcher.late(*answer)  # type: ignore[arg-type]
+    def _late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
+        self._dispatcher.late(operation_id, attempt, report)
 
     def _control_link(self) -> Link | None:
         control = self._config.control

@@ -1,10 +1,10 @@
 """Faults that tests and drills ask for on purpose, at the boundaries between two durable steps.
 
-Part of `driver`; imports only the standard library. Off unless the environment says otherwise, and then the daemon
-says so in its log and in `status`.
+Part of `driver`; imports only the standard library. Off unless the environment says otherwise, and then the
+daemon says so in its log and in `status`.
 
-`EFFECTD_KILL_AT=NAME` or `NAME:N` kills the process, as SIGKILL does it, when it passes the boundary NAME for the
-N-th time (the first by default). The boundaries are those of `BOUNDARIES`.
+`EFFECTD_KILL_AT=NAME` or `NAME:N` kills the process, as SIGKILL does it, when it passes the boundary NAME
+for the N-th time (the first by default). The boundaries are those of `BOUNDARIES`.
 """
 
 import os
@@ -43,7 +43,7 @@ class UnknownBoundary(Exception):
     def __init__(self, value: str) -> None:
         self.value = value
         super().__init__(
-            f"{KILL_AT}={value!r} names no boundary; use NAME or NAME:N with a whole number N above 0 and a NAME of: "
+            f"{KILL_AT}={value!r} names no boundary; use NAME or NAME:N, with N above 0 and NAME one of: "
             + ", ".join(BOUNDARIES)
         )
 
@@ -69,7 +69,7 @@ def kill_point(environment: Mapping[str, str]) -> KillPoint | None:
 
 
 def boundary(point: KillPoint | None) -> Boundary:
-    """Return the function that the daemon calls at each boundary: one that kills at `point`, or does nothing."""
+    """Return what the daemon calls at each boundary: it kills at `point`, or does nothing."""
     if point is None:
         return _pass
     passed = 0

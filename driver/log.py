@@ -1,8 +1,9 @@
 """The daemon's log: structlog events on standard error, JSON unless a person is looking.
 
-Part of `driver`; imports only structlog and the standard library. Nothing that is logged may hurt the work: a line
-that cannot be written (a full disk, a closed pipe) is dropped and counted, never raised. Values from outside are
-escaped, so that no tool's output can move a terminal's cursor or forge a line; tracebacks show code, never locals.
+Part of `driver`; imports only structlog and the standard library. Nothing that is logged may hurt the work:
+a line that cannot be written (a full disk, a closed pipe) is dropped and counted, never raised. Values from
+outside are escaped, so that no tool's output can move a terminal's cursor or forge a line; tracebacks show
+code, never locals.
 """
 
 import logging
@@ -37,7 +38,7 @@ class Output:
 
 
 class _LibraryHandler(logging.Handler):
-    """Passes on that a library complained, without its arguments: they may hold what a tool was called with."""
+    """Passes on that a library complained, without its arguments: they may hold a tool's."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log the library's message template."""
@@ -59,7 +60,7 @@ def configure(level: str, log_format: LogFormat, stream: TextIO | None = None) -
             structlog.processors.format_exc_info,
             render,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_args: output,
         cache_logger_on_first_use=False,
     )

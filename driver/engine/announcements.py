@@ -1,7 +1,7 @@
 """What the daemon says of itself in the stream: started, recovered, stopping.
 
-Part of `driver.engine`; imports `store`. A daemon that crashes in a loop does nothing else, and says it once: an event
-equal to one since the last other thing that happened is not recorded again.
+Part of `driver.engine`; imports `store`. A daemon that crashes in a loop does nothing else, and says it
+once: an event equal to one since the last other thing that happened is not recorded again.
 """
 
 import json
@@ -17,7 +17,7 @@ TAIL_BYTES_MAX: Final = 65_536
 
 
 def announce(tx: Transaction, data: EventData) -> None:
-    """Append `data` as an event of the daemon's own, unless only equal news stands between it and its twin."""
+    """Append `data`, unless only news of the same kind stands between it and its twin."""
     for event in reversed(tx.events(max(tx.last_seq - TAIL, 0), TAIL, TAIL_BYTES_MAX)):
         if not event.kind.startswith("driver.") or event.kind == DriverStopping.KIND or event.body is None:
             break

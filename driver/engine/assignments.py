@@ -60,7 +60,7 @@ class Assignment:
         )
 
     def deadline(self, now: datetime) -> datetime:
-        """Return when an attempt that starts at `now` must be over: the tool's own budget, capped by the expiry."""
+        """Return when an attempt that starts at `now` must be over: its budget, capped by the expiry."""
         own = now + timedelta(seconds=self.contract.execution_s)
         return own if self.expires_at is None else min(own, self.expires_at)
 
@@ -75,7 +75,7 @@ def waiting(record: OperationRecord, traceparent: str | None = None) -> Waiting:
 
 
 def load(view: View, place: Waiting, contracts: Contracts) -> Assignment | None:
-    """Return the whole of a waiting operation, or None where it has ended meanwhile or its arguments were erased."""
+    """Return the whole of a waiting operation; None where it has ended, or was erased, meanwhile."""
     record = view.operation(place.operation_id)
     if record is None or record.state is not State.ACCEPTED:
         return None

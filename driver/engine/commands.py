@@ -1,7 +1,7 @@
 """What the commands other than `tool.call` do: each is one function inside the transaction that accepts it.
 
-Part of `driver.engine`; imports `driver.core` and `store`. A function returns the command's receipt, and what is to
-be done in the process once that is durable; it calls no provider.
+Part of `driver.engine`; imports `driver.core` and `store`. A function returns the command's receipt, and
+what is to be done in the process once that is durable; it calls no provider.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,11 @@ class Effects:
     cancelling: tuple[OperationId, ...] = ()
 
 
+NO_EFFECTS: Final = Effects()
+
+
 def execute(tx: Transaction, data: CommandData, run_id: RunId | None) -> tuple[EventData, Effects]:
-    """Return the receipt of a command, with its changes made in `tx`, and what follows once they are durable."""
+    """Do a command in `tx`; return its receipt, and what follows once that is durable."""
     assert run_id is not None, "a command without a usable run is never accepted"
     match data:
         case CancelData():
@@ -38,9 +41,9 @@ def execute(tx: Transaction, data: CommandData, run_id: RunId | None) -> tuple[E
             return _cancel_run(tx, run_id)
         case RunEndData(outcome=outcome):
             tx.end_run(run_id, outcome)
-            return CommandCompleted(result={"run_id": run_id, "outcome": outcome}), Effects()
+            return CommandCompleted(result={"run_id": run_id, "outcome": outcome}), NO_EFFECTS
         case _:
-            raise AssertionError(f"{data.KIND} is announced in CAPABILITIES, and nothing here does it")
+            raise AssertionError(data.KIND)  # announced in CAPABILITIES, and nothing here does it
 
 
 def _cancel_command(tx: Transaction, data: CancelData) -> tuple[EventData, Effects]:
@@ -50,7 +53,7 @@ def _cancel_command(tx: Transaction, data: CancelData) -> tuple[EventData, Effec
         message = (
             f"no operation of a command {data.target_command_id} is known here: there is nothing to cancel"
         )
-        return CommandFailed(code="unknown_command", message=message), Effects()
+        return CommandFailed(code="unknown_command", message=message), NO_EFFECTS
     effects = _cancel(tx, operation)
     return CommandCompleted(result=_report(operation, effects)), effects
 
@@ -72,9 +75,9 @@ def _cancel_run(tx: Transaction, run_id: RunId) -> tuple[EventData, Effects]:
 
 
 def _cancel(tx: Transaction, operation: OperationRecord) -> Effects:
-    """Before the intent nothing was dispatched, and the operation ends here; after it, the dispatcher is asked."""
+    """Before its intent the operation ends here; after it, the dispatcher is asked."""
     if operation.state not in OPEN:
-        return Effects()
+        return NO_EFFECTS
     if operation.state is State.STARTED:
         return Effects(cancelling=(operation.operation_id,))
     tx.append(

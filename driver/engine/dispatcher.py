@@ -7,22 +7,24 @@ Theory of operation
 The order of the steps is the product (I1 and I2), so here it is in one place:
 
 1. an operation waits for a slot; what an earlier boot accepted waits for the plane's confirmation too;
-2. its provider is started and connected, and says whether the tool exists and the arguments fit: nothing is committed
-   yet, so a crash here leaves a command that may simply run later;
-3. the intent is committed, in a transaction that looks at the operation's state, its expiry, cancels, the drain and
-   the fence again: what does not hold any more ends `not_executed` in that same transaction, or stays in the queue;
+2. its provider is started and connected, and says whether the tool exists and the arguments fit: nothing is
+   committed yet, so a crash here leaves a command that may simply run later;
+3. the intent is committed, in a transaction that looks at the operation's state, its expiry, cancels, the
+   drain and the fence again: what does not hold any more ends `not_executed` in that same transaction, or
+   stays in the queue;
 4. after the fsync those are looked at once more, because the commit took time;
-5. the provider sends the call, once; from its first byte on, only an answer, or `unknown`, can end the attempt;
+5. the provider sends the call, once; from its first byte on, only an answer, or `unknown`, can end the
+   attempt;
 6. the outcome is committed, and with it the receipt.
 
-Intake does step 3 in the transaction that accepts the command, when the provider is ready and a slot is free: such an
-operation arrives here at step 4 (`run_started`).
+Intake does step 3 in the transaction that accepts the command, when the provider is ready and a slot is
+free: such an operation arrives here at step 4 (`run_started`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVarTuple, Unpack
 
 import anyio
 import structlog
@@ -44,6 +46,8 @@ from store.records import OperationId
 from store.transaction import Transaction
 
 log = structlog.get_logger(__name__)
+
+Step = TypeVarTuple("Step")
 
 CANCEL_DRAIN_S: Final = 5.0
 """How long a provider may take over a cancel at the end of a drain (docs/configuration.md)."""
@@ -75,7 +79,7 @@ class _Running:
 class Dispatcher:
     """Owns every operation between its acceptance and its outcome."""
 
-    def __init__(  # noqa: PLR0913 - the composition root hands over what the steps need, by name
+    def __init__(
         self,
         *,
         journal: Journal,
@@ -123,7 +127,7 @@ class Dispatcher:
         self._spawn(self._finish_started, running)
 
     def pump(self) -> None:
-        """Give free slots to what waits longest. Called whenever the queue, the slots or the posture change."""
+        """Give free slots to what waits longest. To be called when queue, slots or posture change."""
         self._changed.set()
         while self._waiting and self._posture.may_dispatch and self.slots.take(1):
             place = self._waiting.pop(next(iter(self._waiting)))
@@ -135,13 +139,13 @@ class Dispatcher:
         self.cancel(operation_id)
 
     def cancel(self, operation_id: OperationId) -> None:
-        """Cancel an operation that holds a slot: `not_executed` before its first byte, an honest outcome after."""
+        """Cancel an operation that holds a slot, if it does: its outcome stays honest."""
         running = self._running.get(operation_id)
         if running is not None:
             running.cancel()
 
     async def drain(self) -> None:
-        """Start nothing more; let what runs finish for `drain_s`, then cancel it. Returns when no slot is held.
+        """Let what runs finish for `drain_s`, then cancel it. Returns when no slot is held.
 
         What waits stays in the journal, accepted, for the next start.
         """
@@ -161,7 +165,7 @@ class Dispatcher:
         """Record a provider's answer that came after its call was no longer waited for."""
         self._spawn(self._record_late, operation_id, attempt, report)
 
-    # --- the steps ---------------------------------------------------------------------------------------------
+    # ------------------------------------------------------------ the steps
 
     async def _run_waiting(self, place: Waiting) -> None:
         """Steps 2 to 6 for an operation that was accepted earlier; its slot is taken."""
@@ -195,7 +199,7 @@ class Dispatcher:
         self._release(running.assignment.operation_id)
 
     async def _prepare(self, running: _Running) -> NotSent | None:
-        """Step 2. A cancel, the expiry or a drain ends the wait; the transaction that follows sees which it was."""
+        """Step 2. A cancel, the expiry or a drain ends the wait; step 3 sees which it was."""
         assignment = running.assignment
         provider = self._provider(assignment.tool)
         if provider is None:
@@ -211,7 +215,7 @@ class Dispatcher:
         return None
 
     def _commit_intent(self, tx: Transaction, running: _Running, refusal: NotSent | None) -> bool | None:
-        """Step 3. Returns True with the intent, False where the operation has ended, None where it must wait on."""
+        """Step 3. True: the intent stands; False: the operation has ended; None: it must wait on."""
         assignment = running.assignment
         record = tx.operation(assignment.operation_id)
         if record is None or record.state is not State.ACCEPTED:
@@ -240,7 +244,7 @@ class Dispatcher:
             with running.scope:
                 self._boundary("dispatch.before_call")
                 return await provider.dispatch(self._tool_call(running, timeout_s=timeout_s), running.reach)
-        except Exception as exc:  # noqa: BLE001 - a provider's bug must not take the others' operations down
+        except Exception as exc:
             log.exception(
                 "provider_failed", operation_id=running.assignment.operation_id, error=type(exc).__name__
             )
@@ -285,7 +289,7 @@ class Dispatcher:
         await self._journal.transact(record)
         log.info("late_result", operation_id=operation_id, attempt=attempt)
 
-    # --- what the steps share ----------------------------------------------------------------------------------
+    # ------------------------------------------------------------ what the steps share
 
     async def _expire_waiting(self) -> None:
         """End what waits longer than its command allows. Sleeps until the nearest expiry, or a change."""
@@ -361,9 +365,9 @@ class Dispatcher:
         self.slots.give()
         self.pump()
 
-    def _spawn(self, *call: object) -> None:
+    def _spawn(self, step: Callable[[Unpack[Step]], Coroutine[None, None, None]], *args: *Step) -> None:
         assert self._tasks is not None, "the dispatcher runs before anything is handed to it"
-        self._tasks.start_soon(*call)  # type: ignore[arg-type]
+        self._tasks.start_soon(step, *args)
 
 
 def no_provider(tool: ToolName) -> str:

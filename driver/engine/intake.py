@@ -1,13 +1,13 @@
 """Takes commands in: one transaction decides about a whole batch of deliveries, and records what was decided.
 
-Part of `driver.engine`; imports `driver.core`, `driver.providers.protocol` and `store`. This is the one place where
-a command enters the journal, whoever sent it.
+Part of `driver.engine`; imports `driver.core`, `driver.providers.protocol` and `store`. This is the one
+place where a command enters the journal, whoever sent it.
 
-Where a call's provider is ready and a slot is free, the intent is committed in the same transaction as the acceptance,
-so that a call costs two fsyncs: this one, and the outcome's.
+Where a call's provider is ready and a slot is free, the intent is committed in the same transaction as the
+acceptance, so that a call costs two fsyncs: this one, and the outcome's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -25,14 +25,14 @@ from driver.core.admission import (
 )
 from driver.core.answers import Answer, Repeat, Reply, Silent
 from driver.core.attempts import NotSent, ToolCall
+from driver.core.codec import render
 from driver.core.commands import InvalidData, ToolCallData
 from driver.core.contracts import Contract, Contracts, ToolName
-from driver.core.codec import render
 from driver.core.frames import CommandFrame, InvalidCommand, Refused, Retired
 from driver.core.identity import args_digest, operation_id
 from driver.core.strictjson import dumps_compact
 from driver.engine.assignments import Assignment, Waiting, intent
-from driver.engine.commands import CAPABILITIES, Effects, execute
+from driver.engine.commands import CAPABILITIES, NO_EFFECTS, Effects, execute
 from driver.engine.dispatcher import Dispatcher, no_provider
 from driver.engine.posture import Limits, Posture
 from driver.faults import Boundary
@@ -78,13 +78,13 @@ class _Taken:
     answer: Answer
     wait: Waiting | None = None
     start: tuple[Assignment, datetime] | None = None
-    effects: Effects = Effects()
+    effects: Effects = NO_EFFECTS
 
 
 class Intake:
     """Admits commands, and hands what they start to the dispatcher."""
 
-    def __init__(  # noqa: PLR0913 - the composition root hands over what admission looks at, by name
+    def __init__(
         self,
         *,
         journal: Journal,
@@ -110,8 +110,8 @@ class Intake:
     ) -> Sequence[Answer]:
         """Return the answer to each delivery, in order, once whatever it changed is fsynced.
 
-        Cancelled, it may leave the batch accepted or not; what was accepted then waits in the journal for the next
-        start, as after a crash.
+        Cancelled, it may leave the batch accepted or not; what was accepted then waits in the journal for
+        the next start, as after a crash.
         """
         offers = [self._offer(frame) for frame in frames]
         slots = self._take_slots(sum(offer.ready for offer in offers))
@@ -127,7 +127,7 @@ class Intake:
         self._dispatcher.pump()
         return [item.answer for item in taken]
 
-    # --- before the transaction -------------------------------------------------------------------------------
+    # ------------------------------------------------------------ before the transaction
 
     def _offer(self, frame: CommandFrame | InvalidCommand) -> _Offer:
         asked = candidate(frame)
@@ -183,7 +183,7 @@ class Intake:
     def _take_slots(self, wanted: int) -> int:
         return self._dispatcher.slots.take(wanted) if self._posture.may_dispatch else 0
 
-    # --- in the transaction ------------------------------------------------------------------------------------
+    # ------------------------------------------------------------ in the transaction
 
     def _take_all(
         self, tx: Transaction, offers: Sequence[_Offer], origin: Origin, slots: int
@@ -311,7 +311,7 @@ class Intake:
             queue_max=self._limits.queue_max,
         )
 
-    # --- after the fsync ---------------------------------------------------------------------------------------
+    # ------------------------------------------------------------ after the fsync
 
     def _follow(self, item: _Taken) -> None:
         if item.start is not None:
@@ -323,7 +323,7 @@ class Intake:
         for running in item.effects.cancelling:
             self._dispatcher.cancel(running)
 
-    # --- small parts -------------------------------------------------------------------------------------------
+    # ------------------------------------------------------------ small parts
 
     def _assignment(
         self, offer: _Offer, data: ToolCallData, origin: Origin, expires_at: datetime | None
@@ -348,7 +348,8 @@ class Intake:
             data=data,
             run_id=offer.run_id,
             command_id=offer.command_id,
-            operation_id=self._operation_of(offer),
+            # what was refused never became an operation
+            operation_id=None if isinstance(data, CommandRefused) else self._operation_of(offer),
             origin=origin,
             payload=payload,
         )
@@ -389,9 +390,8 @@ def _repeat(view: View, known: CommandRecord) -> Answer:
     if len(stored) == len(seqs):
         return Repeat(stored)
     operation = None if known.operation_id is None else view.operation(known.operation_id)
-    assert known.receipt_seq is not None and known.receipt_kind is not None, (
-        "only what has a receipt is pruned"
-    )
+    assert known.receipt_seq is not None, "only what has a receipt is pruned"
+    assert known.receipt_kind is not None, "a receipt has a kind"
     frame = Retired(
         command_id=known.command_id,
         operation_id=known.operation_id,

@@ -53,7 +53,7 @@ def outcome(ending: Ending, *, phase: Phase, attempts: int, duration_ms: int) ->
 
 
 def late_result(ending: Ending, *, attempt: int) -> LateResult | None:
-    """Return the event of an answer that came after its operation had ended, or None where it was no answer."""
+    """Return the event of an answer that came after its operation had ended; None for no answer."""
     match ending:
         case Succeeded():
             return LateResult(

@@ -1,7 +1,7 @@
-"""How the daemon stands towards new effects, right now: what every part of the engine looks at before it acts.
+"""How the daemon stands towards new effects: what every part of the engine looks at before it acts.
 
-Part of `driver.engine`; imports only `store`. Held in memory because each of its facts is either about this process
-life (draining, the history confirmed) or read back from the journal at start (the fence).
+Part of `driver.engine`; imports only `store`. Held in memory because each of its facts is either about this
+process life (draining, the history confirmed) or read back from the journal at start (the fence).
 """
 
 from dataclasses import dataclass
@@ -50,8 +50,8 @@ class Limits:
 class Slots:
     """The operations that may execute at once: taken before an intent is committed, given back at its end.
 
-    Not a semaphore: intake takes what is free without waiting, because a commit that waited for a slot would hold up
-    every other command.
+    Not a semaphore: intake takes what is free without waiting, because a commit that waited for a slot
+    would hold up every other command.
     """
 
     def __init__(self, total: int) -> None:

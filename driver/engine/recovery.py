@@ -1,7 +1,8 @@
 """What a start makes of the operations that an earlier life left open. Asks nobody: no provider, no plane.
 
-Part of `driver.engine`; imports `driver.core` and `store`. Each page is one transaction, and a crash in the middle
-ends in the same state: what was decided is not open any more, and the rest is decided the same way again.
+Part of `driver.engine`; imports `driver.core` and `store`. Each page is one transaction, and a crash in the
+middle ends in the same state: what was decided is not open any more, and the rest is decided the same way
+again.
 """
 
 from dataclasses import dataclass
