@@ -5,6 +5,7 @@ Part of `driver.providers.mcp`; imports `driver.core`, its own `tools`, and the 
 """
 
 from dataclasses import dataclass
+from importlib.metadata import version as version_of
 from typing import Final
 
 from mcp.shared.inbound import (
@@ -30,14 +31,14 @@ from driver.providers.mcp.tools import ServedTool
 from store.records import JsonObject
 
 CLIENT_NAME: Final = "effectd"
+CLIENT_VERSION: Final = version_of(CLIENT_NAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The protocol version that was negotiated, and how this software names itself."""
+    """The protocol version that was negotiated, and what it wants of each request."""
 
     version: str
-    client_version: str
 
     @property
     def modern(self) -> bool:
@@ -51,7 +52,7 @@ class Dialect:
         meta = params.get("_meta")
         stamp: JsonObject = {
             PROTOCOL_VERSION_META_KEY: self.version,
-            CLIENT_INFO_META_KEY: {"name": CLIENT_NAME, "version": self.client_version},
+            CLIENT_INFO_META_KEY: {"name": CLIENT_NAME, "version": CLIENT_VERSION},
             CLIENT_CAPABILITIES_META_KEY: {},
         }
         return {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), **stamp}}

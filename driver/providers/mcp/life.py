@@ -27,7 +27,14 @@ from mcp import Client
 from mcp_types import Implementation
 
 from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Report, Silence, ToolCall
-from driver.providers.mcp.calls import CLIENT_NAME, Dialect, arguments_of, call_headers, call_params
+from driver.providers.mcp.calls import (
+    CLIENT_NAME,
+    CLIENT_VERSION,
+    Dialect,
+    arguments_of,
+    call_headers,
+    call_params,
+)
 from driver.providers.mcp.child import SpawnFailed
 from driver.providers.mcp.exchange import Exchange, Reply, Wire
 from driver.providers.mcp.http import HttpWire
@@ -76,11 +83,10 @@ class ConnectFailed(Exception):
 class Life:
     """One connection. `run` it in a task group, and use it once `run` has started."""
 
-    def __init__(self, settings: McpSettings, late: LateResults, *, mode: Mode, client_version: str) -> None:
+    def __init__(self, settings: McpSettings, late: LateResults, *, mode: Mode) -> None:
         self._settings = settings
         self._late = late
         self._mode: Mode = mode
-        self._client_version = client_version
         self._wire = _open_wire(settings, self)
         self._ids = count(_FIRST_ID)
         self._tasks: TaskGroup | None = None
@@ -171,11 +177,11 @@ class Life:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[None]:
-        info = Implementation(name=CLIENT_NAME, version=self._client_version)
+        info = Implementation(name=CLIENT_NAME, version=CLIENT_VERSION)
         client = Client(self._wire.sdk, mode=self._mode, cache=None, client_info=info)
         with anyio.fail_after(CONNECT_S) as connecting:
             async with client:
-                dialect = Dialect(client.protocol_version, self._client_version)
+                dialect = Dialect(client.protocol_version)
                 await self._list(dialect)
                 self._dialect = dialect
                 connecting.deadline = math.inf
@@ -386,7 +392,7 @@ class Life:
 
 
 def _says_nothing(report: Report) -> bool:
-    """No answer, or one to our own cancellation: the tool was interrupted somewhere, and that is all it says."""
+    """No answer, or one to our own cancellation: the tool was interrupted somewhere, and that is all."""
     return isinstance(report, Silence | NotSent) or (
         isinstance(report, PeerError) and report.code == REQUEST_CANCELLED
     )

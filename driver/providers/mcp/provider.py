@@ -9,7 +9,6 @@ before the next.
 """
 
 import random
-from importlib.metadata import version
 from typing import Final
 
 import anyio
@@ -46,7 +45,6 @@ class McpProvider:
     def __init__(self, settings: McpSettings, late: LateResults) -> None:
         self._settings = settings
         self._late = late
-        self._client_version = version("effectd")
         self._mode: Mode = "auto"
         self._tasks: TaskGroup | None = None
         self._life: Life | None = None
@@ -181,7 +179,7 @@ class McpProvider:
 
     async def _begin_life(self) -> Life:
         assert self._tasks is not None
-        life = Life(self._settings, self._late, mode=self._mode, client_version=self._client_version)
+        life = Life(self._settings, self._late, mode=self._mode)
         await self._tasks.start(self._live, life)
         return life
 

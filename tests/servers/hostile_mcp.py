@@ -1,0 +1,291 @@
+"""An MCP server over stdio that does everything wrong that a server can do, on demand.
+
+Run it as `python -I -S hostile_mcp.py LEDGER [OPTION...]`. Its tool `act` misbehaves as its argument `mode`
+says; it appends one fsynced line to LEDGER for each effect. See `MODES` for the modes, and the methods of
+`Hostile` for the options, which spoil the start, the tool list or the end.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+ANYTHING: Json = {"type": "object"}
+STRICT: Json = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+
+
+class Hostile:
+    """One server: its ledger, its options, and what it sends."""
+
+    def __init__(self, ledger: str, options: list[str]) -> None:
+        self.ledger = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.options = options
+        self.tools: list[Json] = [
+            {"name": "act", "inputSchema": ANYTHING},
+            {"name": "strict", "inputSchema": ANYTHING, "outputSchema": STRICT},
+        ]
+        self._lock = threading.Lock()
+
+    def serve(self) -> None:
+        """Answer until stdin ends, and with `ignore-eof` beyond it."""
+        if "banner" in self.options:
+            self.raw(b"Welcome to the server!\nListening on stdio\n")
+        if "stderr-flood" in self.options:
+            threading.Thread(target=self._shout, daemon=True).start()
+        if "ignore-eof" in self.options:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for line in sys.stdin.buffer:
+            message: Json = json.loads(line)
+            if message.get("method") == "tools/call":
+                params: Json = message["params"]
+                arguments: Json = params["arguments"]
+                MODES[arguments["mode"]](self, message["id"], arguments)
+            elif "method" in message:
+                self.control(message)
+            else:
+                self.effect({"answer": message})
+        while "ignore-eof" in self.options:
+            time.sleep(60)
+
+    def control(self, message: Json) -> None:
+        """Answer all but tool calls."""
+        method: str = message["method"]
+        params: Json = message.get("params") or {}
+        if method == "server/discover" and "dies-on-discover" in self.options:
+            os._exit(3)
+        if "mute" in self.options:
+            return
+        if method == "initialize":
+            hello: Json = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}}
+            self.answer(message["id"], {**hello, "serverInfo": {"name": "hostile", "version": "1"}})
+        elif method == "tools/list":
+            self._list(message["id"], params)
+        elif method == "ping":
+            self.answer(message["id"], {})
+        elif method == "notifications/cancelled":
+            self.effect({"cancelled": params["requestId"]})
+        elif "id" in message:
+            self.error(message["id"], -32601, "Method not found")
+
+    def _list(self, request_id: Any, params: Json) -> None:  # noqa: ANN401 - JSON-RPC ids have no type
+        if "no-list" in self.options:
+            self.error(request_id, -32601, "Method not found")
+        elif "pages" in self.options:
+            page = int(params.get("cursor", 0))
+            tools = [{"name": f"page-{page}", "inputSchema": ANYTHING}]
+            self.answer(request_id, {"tools": tools, "nextCursor": str(page + 1)})
+        elif "bad-schema" in self.options:
+            broken = [{"name": "act", "inputSchema": {"type": "object", "required": "mode"}}]
+            self.answer(request_id, {"tools": [*broken, {"inputSchema": {}}, "no tool", *self.tools]})
+        else:
+            self.answer(request_id, {"tools": self.tools})
+
+    def _shout(self) -> None:
+        while True:
+            os.write(2, b"x" * 65_536)
+
+    def effect(self, what: Json) -> None:
+        """Let something happen in the world."""
+        os.write(self.ledger, json.dumps({**what, "pid": os.getpid()}).encode() + b"\n")
+        os.fsync(self.ledger)
+
+    def answer(self, request_id: Any, result: Any) -> None:  # noqa: ANN401 - wrong types are the point
+        """Answer a request."""
+        self.send({"id": request_id, "result": result})
+
+    def error(self, request_id: Any, code: Any, text: str) -> None:  # noqa: ANN401 - wrong types are the point
+        """Refuse a request."""
+        self.send({"id": request_id, "error": {"code": code, "message": text}})
+
+    def send(self, message: Json) -> None:
+        """Send a message."""
+        self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def raw(self, data: bytes) -> None:
+        """Send bytes."""
+        with self._lock:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+
+def text(words: str) -> Json:
+    """A tool result of one line."""
+    return {"content": [{"type": "text", "text": words}]}
+
+
+Mode = Callable[[Hostile, Any, Json], None]
+MODES: dict[str, Mode] = {}
+
+
+def mode(name: str) -> Callable[[Mode], Mode]:
+    """Register what `act` does in a mode."""
+
+    def register(function: Mode) -> Mode:
+        MODES[name] = function
+        return function
+
+    return register
+
+
+@mode("honest")
+def _honest(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    server.effect(arguments)
+    server.answer(request_id, text("done"))
+
+
+@mode("dies-before")
+def _dies_before(_server: Hostile, _request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    os._exit(7)
+
+
+@mode("dies-after")
+def _dies_after(server: Hostile, _request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    server.effect(arguments)
+    os._exit(7)
+
+
+@mode("deaf")
+def _deaf(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """Hears nothing for `seconds`, then does it, and answers."""
+    time.sleep(arguments.get("seconds", 3600))
+    server.effect(arguments)
+    server.answer(request_id, text("at last"))
+
+
+@mode("silent")
+def _silent(server: Hostile, _request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    server.effect(arguments)
+
+
+@mode("late")
+def _late(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """Answers after `seconds`, and hears everything meanwhile."""
+    server.effect(arguments)
+    threading.Timer(arguments["seconds"], server.answer, (request_id, text("late"))).start()
+
+
+@mode("late-error")
+def _late_error(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    answer = (request_id, arguments["code"], "cancelled")
+    threading.Timer(arguments["seconds"], server.error, answer).start()
+
+
+@mode("garbage")
+def _garbage(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    server.raw(b"Traceback (most recent call last):\n")
+    server.answer(request_id, text("done"))
+
+
+@mode("garbage-flood")
+def _garbage_flood(server: Hostile, _request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    server.raw(b"?\n" * 1_000)
+
+
+@mode("big")
+def _big(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """One line of `bytes` bytes."""
+    server.answer(request_id, text("x" * arguments["bytes"]))
+
+
+@mode("endless")
+def _endless(server: Hostile, _request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    while True:
+        server.raw(b"x" * 65_536)
+
+
+@mode("invalid-utf8")
+def _invalid_utf8(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    line = json.dumps({"jsonrpc": "2.0", "id": request_id, "result": text("caf?")})
+    server.raw(line.encode().replace(b"?", b"\xe9") + b"\n")
+
+
+@mode("lone-surrogate")
+def _lone_surrogate(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    server.answer(request_id, text("half \ud83d"))
+
+
+@mode("deep")
+def _deep(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    levels = arguments["levels"]
+    nested = "[" * levels + "]" * levels
+    server.raw(f'{{"jsonrpc":"2.0","id":{request_id},"result":{{"content":{nested}}}}}\n'.encode())
+
+
+@mode("verbatim")
+def _verbatim(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """Sends `line`, `ID` in it replaced."""
+    server.raw(arguments["line"].replace("ID", str(request_id)).encode() + b"\n")
+
+
+@mode("twice")
+def _twice(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    server.answer(request_id, text("first"))
+    server.answer(request_id, text("second"))
+
+
+@mode("error")
+def _error(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    server.error(request_id, arguments["code"], "its own words")
+
+
+@mode("result")
+def _result(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """Answers with `result` as it stands."""
+    server.answer(request_id, arguments["result"])
+
+
+@mode("vanish")
+def _vanish(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """The tool `strict` is gone from now on, and `fresh` is there."""
+    server.tools = [server.tools[0], {"name": "fresh", "inputSchema": ANYTHING}]
+    server.send({"method": "notifications/tools/list_changed"})
+    server.answer(request_id, text("changed"))
+
+
+@mode("vanish-quietly")
+def _vanish_quietly(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    server.tools = [server.tools[0], {"name": "fresh", "inputSchema": ANYTHING}]
+    server.answer(request_id, text("changed"))
+
+
+@mode("asks")
+def _asks(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """Asks for a ping and for a model's words; the answers stand in the ledger."""
+    server.send({"id": "p", "method": "ping"})
+    params: Json = {"messages": [], "maxTokens": 1}
+    server.send({"id": "s", "method": "sampling/createMessage", "params": params})
+    server.send({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}})
+    server.answer(request_id, text("done"))
+
+
+@mode("asks-forever")
+def _asks_forever(server: Hostile, _request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """Floods us with requests and reads no answer."""
+    for number in range(1_000_000):
+        server.send({"id": f"p{number}", "method": "ping"})
+
+
+@mode("environment")
+def _environment(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    server.answer(
+        request_id, {**text("env"), "structuredContent": {"env": dict(os.environ), "cwd": str(Path.cwd())}}
+    )
+
+
+@mode("spawn")
+def _spawn(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """Starts a grandchild that holds all pipes and ends by itself only after an hour."""
+    child = os.posix_spawn("/bin/sleep", ["sleep", "3600"], os.environ)
+    server.effect({**arguments, "child": child})
+    server.answer(request_id, {**text("spawned"), "structuredContent": {"pid": os.getpid(), "child": child}})
+
+
+if __name__ == "__main__":
+    Hostile(sys.argv[1], sys.argv[2:]).serve()
