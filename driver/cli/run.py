@@ -1,6 +1,6 @@
 """`effectd run`: the daemon, in the foreground.
 
-Part of `driver.cli`; imports `driver.config` and `driver.daemon`.
+Part of `driver.cli`; imports `driver.config`, `driver.daemon`, and the errors that forbid a start.
 """
 
 from pathlib import Path
@@ -8,8 +8,11 @@ from pathlib import Path
 import click
 
 from driver import daemon
+from driver.cli.failures import Misconfigured
 from driver.cli.options import config_option
 from driver.config.load import load
+from driver.faults import UnknownBoundary
+from store.errors import OpenRefused
 
 
 @click.command()
@@ -22,4 +25,9 @@ def run(ctx: click.Context, config_file: Path) -> None:
     stopped, 2 where the configuration or the journal forbid a start, 70 when the journal failed, 71 when
     there is no room to copy a journal whose fsync failed.
     """
-    ctx.exit(daemon.main(load(config_file)))
+    config = load(config_file)
+    try:
+        code = daemon.main(config)
+    except (OpenRefused, UnknownBoundary) as error:
+        raise Misconfigured(error) from error
+    ctx.exit(code)

@@ -7,15 +7,18 @@ product has no switch for any of them: they reach into its modules from here.
 import sqlite3
 import sys
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-from driver.core.answers import Answer, Repeat
+from driver.core.answers import Repeat
+from driver.core.commands import ToolCallData
 from driver.engine.intake import Intake
 from store import connection
 from store.events import OperationStarted
 from store.head import Ledger
+from store.records import Origin
 from store.transaction import Transaction
 from store.writer import Writer
 
@@ -32,17 +35,20 @@ def no_intent_commit() -> None:
 
 def no_dedupe() -> None:
     """Execute a command again whenever it is delivered again."""
-    original: Callable[..., Any] = Intake._take
+    original = Intake.deliver
 
-    def take(self: Intake, tx: Transaction, offer: Any, origin: Any, **rest: int) -> Any:  # noqa: ANN401
-        taken = original(self, tx, offer, origin, **rest)
-        answer: Answer = taken.answer
-        if isinstance(answer, Repeat) and self._dispatcher.slots.take(1):
-            assignment = self._assignment(offer, offer.candidate.data, origin, None)
-            self._dispatcher.run_started(assignment, assignment.deadline(tx.now))
-        return taken
+    async def deliver(self: Intake, frames: Any, origin: Origin = Origin.PLANE) -> Any:  # noqa: ANN401
+        answers = await original(self, frames, origin)
+        for frame, answer in zip(frames, answers, strict=True):
+            if isinstance(answer, Repeat) and self._dispatcher.slots.take(1):
+                offer = self._offer(frame)
+                data = offer.candidate.data
+                assert isinstance(data, ToolCallData)
+                assignment = self._assignment(offer, data, origin, None)
+                self._dispatcher.run_started(assignment, assignment.deadline(datetime.now(UTC)))
+        return answers
 
-    Intake._take = take  # type: ignore[method-assign]
+    Intake.deliver = deliver  # type: ignore[method-assign]
 
 
 def no_fsync() -> None:

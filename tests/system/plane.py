@@ -291,12 +291,12 @@ class ScriptedPlane:
         link.journal_id = hello["journal_id"]
         history = self.histories.setdefault(link.journal_id, History(link.journal_id))
         self.hellos.append(hello)
+        self.link = link
         welcome = self._true_welcome(history) if self.on_hello is None else self.on_hello(hello, history)
         if welcome is None:
             return
         link.position = welcome.get("acked_seq", 0)
         link.welcomed = welcome["type"] == "welcome"
-        self.link = link
         await self.say(welcome)
         if self.redelivers and link.welcomed:
             for command_id in self.unanswered():

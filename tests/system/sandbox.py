@@ -84,7 +84,8 @@ class Life:
         await self.exit_code()
 
     async def stop(self) -> int:
-        """Ask it to stop; return its exit code."""
+        """Ask it to stop, once it is ready; return its exit code."""
+        await self.ready()
         self.send(signal.SIGTERM)
         return await self.exit_code()
 
@@ -240,13 +241,15 @@ class Sandbox:
         await file_until(self.ledger, lambda: len(self.effects()) >= count)
 
     async def status(self) -> Json:
-        """Return what the daemon says of itself on its local socket."""
+        """Return what the newest life says of itself on its local socket, once it is ready."""
+        await self.lives[-1].ready()
         async with self._client() as client:
             found: Json = (await client.get("/v1/status")).json()
             return found
 
     async def events_until(self, reached: Callable[[Json], bool]) -> None:
-        """Follow the journal through the local socket until an event that `reached` accepts."""
+        """Follow the journal through the newest life's local socket, until an event that `reached` accepts."""
+        await self.lives[-1].ready()
         with anyio.fail_after(PATIENCE_S):
             async with (
                 self._client() as client,
