@@ -56,7 +56,9 @@ class JournalConnection(aiosqlite.Connection):
 
         Cancelling the caller ends the wait only: the function runs to its end.
         """
-        return cast("T", await self._execute(function, self._conn))  # type: ignore[no-untyped-call]
+        # aiosqlite leaves the method without types
+        done = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+        return cast("T", done)
 
     async def abandon(self) -> None:
         """Close without the checkpoint that a close would do, so that neither file is written or removed.

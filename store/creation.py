@@ -7,14 +7,15 @@ off in between is made again by the next start, because nothing can have been re
 
 import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from store.connection import configure, prepare_new, uri
 from store.folder import sync_folder
 from store.head import new_head, write_head
-from store.identity import FIRST, Identity, write_identity
+from store.files import FIRST, wal
+from store.identity import Identity, write_identity
 from store.records import JournalId, Timestamp
 from store.schema import migrate
 
@@ -27,9 +28,10 @@ def create(
     making = Identity(file_id=file_id or new_id(), journal=None)
     write_identity(folder, making)
     fresh = folder / f"{FIRST}.new"
-    for leftover in (fresh, fresh.with_name(fresh.name + "-wal"), folder / FIRST):
+    for leftover in (fresh, wal(fresh), folder / FIRST):
         leftover.unlink(missing_ok=True)
-    create_file(fresh)
+    with new_file(fresh):
+        pass
     with closing(sqlite3.connect(uri(fresh, "rw"), uri=True, isolation_level=None)) as connection:
         prepare_new(connection)
         configure(connection, fresh)
@@ -47,7 +49,15 @@ def create(
     return made
 
 
-def create_file(path: Path) -> None:
-    """Make an empty file, 0600, that was not there before: `-wal` takes its mode from it. This is the only time that
-    the journal's file is opened other than by SQLite: closing any descriptor of it drops SQLite's locks on it."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+@contextmanager
+def new_file(path: Path) -> Generator[int]:
+    """Make an empty file, 0600, that was not there before, and hold it open: `-wal` will take its mode from it.
+
+    This is the only time that a journal's file is opened other than by SQLite. Closing any descriptor of a file drops
+    the locks that SQLite holds on it in this process; so the block must end when no connection is open.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ class Folder:
 
 
 @contextmanager
-def entered(settings: JournalSettings) -> Iterator[Folder]:
+def entered(settings: JournalSettings) -> Generator[Folder]:
     """Make the state folder if there is none, check it, and hold its lock until the block ends.
 
     Raises `FolderUnusable`, `FolderInsecure`, `NetworkFileSystem` or `JournalBusy`.

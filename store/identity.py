@@ -15,8 +15,6 @@ from store.errors import IdentityMissing, IdentityUnreadable
 from store.folder import check_file, write_durably
 
 CURRENT: Final = "CURRENT"
-FIRST: Final = "journal.db"
-"""The journal's first generation; later ones are `journal-2.db` and so on (`store.generation`)."""
 _FORMAT: Final = 1
 
 
@@ -26,6 +24,11 @@ class Identity:
 
     file_id: str
     journal: str | None
+
+    def path(self, folder: Path) -> Path:
+        """Return the journal's path in its folder. Only for a journal that was made."""
+        assert self.journal is not None
+        return folder / self.journal
 
 
 def read_identity(folder: Path) -> Identity | None:

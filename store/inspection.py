@@ -1,14 +1,189 @@
-"""First form: identity only."""
+"""A look at the journal's file before it is opened for writing: is it ours, is it whole, is its `-wal` its own.
+
+Part of `store`; imports its own modules. Blocks: runs in a worker thread, and takes a bounded time however long the
+journal is. Whatever is wrong is raised as an `OpenRefused`, and both files are left as they were: a connection that
+may only read neither recovers nor checkpoints.
+"""
 
 import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from store.head import Head
+from typing import Final
+
+from store import chain, files, schema, wal
+from store.connection import BUSY_TIMEOUT_S, PAGE_BYTES, uri
+from store.errors import (
+    JournalBusy,
+    JournalDamaged,
+    JournalEmptied,
+    JournalFailed,
+    JournalForeign,
+    JournalMissing,
+    JournalNewer,
+    JournalTruncated,
+    NotAJournal,
+    OpenRefused,
+    WalDamaged,
+    WalForeign,
+    WalMissing,
+)
+from store.folder import check_file
+from store.head import Head, HeadDamaged, read_head
 from store.identity import Identity
+from store.records import Chain, Digest
+from store.statements import STATEMENTS
+
+TAIL: Final = 64
+"""Newest events whose chain is recomputed at each open; `effectd verify` does all of them."""
 
 
-def inspect(path: Path, identity: Identity) -> None:
-    """."""
+def inspect(path: Path, identity: Identity) -> Head:
+    """Return the journal's head, once everything that can be told in a short time is right.
+
+    Raises one of the `OpenRefused`, or `JournalFailed` where the disk does not answer.
+    """
+    header = _check_files(path)
+    try:
+        with looking(path) as connection:
+            head = _identify(connection, path, identity)
+            if header is not None:
+                _check_wal(path, header)
+            check_tail(connection, head, path)
+            return head
+    except (NotAJournal, JournalForeign, JournalNewer) as refusal:
+        if header is not None and (ours := _identified_alone(path, identity)):
+            found = refusal.found if isinstance(refusal, JournalForeign) else "of something else"
+            raise WalForeign(path, expected=ours.file_id, found=found) from refusal
+        raise
 
 
-def check_tail(raw: sqlite3.Connection, head: Head, path: Path) -> None:
-    """."""
+def _check_files(path: Path) -> wal.WalHeader | None:
+    """Look at the files from outside. Returns the header of a `-wal` that SQLite will read."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise JournalMissing(path) from None
+    check_file(path, found)
+    if found.st_size == 0:
+        raise JournalEmptied(path)
+    log, marked = files.wal(path), files.unclean_mark(path).exists()
+    try:
+        check_file(log, log.lstat())
+        if log.stat().st_size == 0:
+            raise FileNotFoundError
+    except FileNotFoundError:
+        if marked:
+            raise WalMissing(path) from None
+        return None
+    header = wal.read_header(log)
+    if header is None and marked:
+        raise WalDamaged(log, "its header is not one")
+    return header  # without a mark nothing was ever promised that stands in the -wal alone
+
+
+@contextmanager
+def looking(path: Path, *, alone: bool = False) -> Generator[sqlite3.Connection]:
+    """Open the journal to read only: with its `-wal`, or `alone`. Neither file is changed, whatever is in them.
+
+    SQLite's own errors become `OpenRefused` or `JournalFailed`.
+    """
+    made = [file for file in (files.shm(path), files.wal(path)) if not file.exists()]
+    target = uri(path, "ro") + ("&immutable=1" if alone else "")
+    try:
+        with closing(
+            sqlite3.connect(target, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        ) as connection:
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise _refusal(path, error) from error
+    finally:
+        for file in made:
+            file.unlink(missing_ok=True)
+
+
+def _refusal(path: Path, error: sqlite3.DatabaseError) -> OpenRefused | JournalFailed:
+    match error.sqlite_errorcode & 0xFF:
+        case sqlite3.SQLITE_NOTADB:
+            return NotAJournal(path, "it is not an SQLite database")
+        case sqlite3.SQLITE_CORRUPT:
+            return JournalDamaged(path, str(error))
+        case sqlite3.SQLITE_BUSY:
+            return JournalBusy(path, pid=None, daemon=False)
+        case sqlite3.SQLITE_ERROR:
+            return NotAJournal(path, f"it has not the journal's tables ({error})")
+        case _:
+            return JournalFailed("opening", f"{path}: {error} ({error.sqlite_errorname})")
+
+
+def _identify(connection: sqlite3.Connection, path: Path, identity: Identity) -> Head:
+    try:
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CORRUPT:
+            raise JournalTruncated(path, str(error)) from error
+        raise
+    if application_id != schema.APPLICATION_ID:
+        raise NotAJournal(path, f"its application_id is {application_id:#x}, not {schema.APPLICATION_ID:#x}")
+    if (version := schema.version(connection)) > schema.VERSION:
+        raise JournalNewer(path, found=version, known=schema.VERSION)
+    try:
+        head = read_head(connection)
+    except HeadDamaged as error:
+        raise JournalDamaged(path, str(error)) from error
+    if head.file_id != identity.file_id:
+        raise JournalForeign(path, expected=identity.file_id, found=head.file_id)
+    return head
+
+
+def _identified_alone(path: Path, identity: Identity) -> Head | None:
+    """Return the head that stands in the file itself, if that is ours."""
+    try:
+        with looking(path, alone=True) as connection:
+            return _identify(connection, path, identity)
+    except OpenRefused:
+        return None
+
+
+def _check_wal(path: Path, header: wal.WalHeader) -> None:
+    log = files.wal(path)
+    found = wal.read_frames(log, header, wal.valid_frames(files.shm(path)))
+    if found.commits_lost:
+        raise WalDamaged(log, "a frame in its middle does not match its checksum")
+    present = path.stat().st_size // PAGE_BYTES
+    if missing := set(range(present + 1, found.page_count + 1)) - found.pages:
+        raise JournalTruncated(path, f"{len(missing)} pages are neither in it nor in its -wal")
+
+
+def check_tail(connection: sqlite3.Connection, head: Head, path: Path) -> None:
+    """Raise `JournalDamaged` unless the newest events follow each other, and lead to the head."""
+    newest = connection.execute(STATEMENTS["last_seq"]).fetchone()[0] or 0
+    if newest != head.last_seq:
+        raise JournalDamaged(path, f"its newest event is {newest}, and should be {head.last_seq}")
+    after = max(0, head.last_seq - TAIL)
+    link = chain.origin(head.journal_id) if after == 0 else None
+    expected = after
+    for seq, digest, value, body in connection.execute(STATEMENTS["links_after"], (after, TAIL)):
+        expected += 1
+        if seq != expected:
+            raise JournalDamaged(path, f"event {expected} is missing")
+        if problem := broken_link(link, digest=digest, value=value, body=body):
+            raise JournalDamaged(path, f"event {seq}: {problem}")
+        link = value
+    if head.last_seq and link != head.chain:
+        raise JournalDamaged(path, "the hash chain does not lead to its end")
+
+
+def broken_link(before: Chain | None, *, digest: str, value: str, body: bytes | None) -> str | None:
+    """Return what is wrong with an event's place in the chain, or None. `before` is None where it is not known, and
+    `body` where it was erased."""
+    if body is not None:
+        try:
+            inner, sealed = chain.unseal(body)
+        except ValueError as error:
+            return str(error)
+        if chain.digest(inner) != digest or sealed != value:
+            return "its content does not match its digest"
+    if before is not None and chain.extend(before, Digest(digest)) != value:
+        return "it does not follow from the event before it"
+    return None

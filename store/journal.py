@@ -13,12 +13,12 @@ between commits, in the same thread.
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 import anyio
 from anyio import CancelScope, create_task_group, to_thread
@@ -30,13 +30,16 @@ from store.records import StoredEvent, Timestamp, timestamp
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.view import View
-from store.writer import Done, Outcome, Writer
+from store.writer import Committed, Done, Outcome, Raised, Writer
 
 __all__ = ["Journal", "JournalSettings", "JournalStatistics", "open_journal"]
 
 T = TypeVar("T")
 U = TypeVar("U", View, Transaction)
 Listener = Callable[[Sequence[StoredEvent]], None]
+
+LAZY_SHARE: Final = 4
+"""A commit is made for lazy writes alone once they fill this part of their queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,9 @@ class JournalStatistics:
     wal_bytes: int
     free_bytes: int
     checkpoints: int
+    lazy_errors: int
+    rotated: bool
+    """True where this life began with a new generation, because an fsync had failed."""
     volatile: bool
     """True on a memory file system, which a reboot empties."""
     file_system: str
@@ -90,7 +96,7 @@ async def open_journal(
     clock: Callable[[], datetime],
     new_id: Callable[[], str],
     boundary: Callable[[str], None] = lambda _: None,
-) -> AsyncIterator["Journal"]:
+) -> AsyncGenerator["Journal"]:
     """Open the state folder's journal, or make it, and own it until the block ends.
 
     `clock` returns an aware time and `new_id` 32 hex digits; both, and `boundary` (called with the name of each point
@@ -100,15 +106,14 @@ async def open_journal(
     Raises an `OpenRefused` or `NoRoomForGeneration` before the block; `JournalFailed` out of it, and then in place of
     whatever the block raised. Other exceptions of the block pass as they are.
     """
-    with CancelScope(shield=True):  # the folder's lock and the connection's thread must not be left behind
-        entering = opened_folder(settings, new_id=new_id, now=clock)
-        opened = await to_thread.run_sync(entering.__enter__)
+    entering = opened_folder(settings, new_id=new_id, now=clock)
+    opened = await _shielded(partial(to_thread.run_sync, entering.__enter__))
     try:
         async with _owned(opened, settings, clock=clock, boundary=boundary) as journal:
             yield journal
     finally:
-        with CancelScope(shield=True):
-            await to_thread.run_sync(entering.__exit__, None, None, None)
+        leave = partial(entering.__exit__, None, None, None)
+        await _shielded(partial(to_thread.run_sync, leave))
 
 
 @asynccontextmanager
@@ -118,8 +123,9 @@ async def _owned(
     *,
     clock: Callable[[], datetime],
     boundary: Callable[[str], None],
-) -> AsyncIterator["Journal"]:
-    connection, writer = await open_connection(opened, settings, clock=clock, boundary=boundary)
+) -> AsyncGenerator["Journal"]:
+    opening = partial(open_connection, opened, settings, clock=clock, boundary=boundary)
+    connection, writer = await _shielded(opening)
     journal = Journal(connection, writer, opened, settings)
     try:
         async with create_task_group() as tasks:
@@ -130,13 +136,19 @@ async def _owned(
                 journal.close()
     except BaseExceptionGroup as group:
         if journal.failed is not None:
-            raise journal.failed from group
+            raise journal.failed from journal.failed.__cause__
         if len(group.exceptions) == 1:
             raise group.exceptions[0] from group.exceptions[0].__cause__
         raise
     finally:
-        with CancelScope(shield=True):
-            await journal.close_connection()
+        await _shielded(journal.close_connection)
+
+
+async def _shielded(work: Callable[[], Awaitable[T]]) -> T:
+    """Await `work` to its end, whoever is cancelled: the lock and the connection's thread must not be left behind."""
+    with CancelScope(shield=True):
+        return await work()
+    raise AssertionError  # for the type checkers: a scope that nobody cancels swallows nothing
 
 
 class Journal:
@@ -153,12 +165,12 @@ class Journal:
         self._reads: Final[deque[_Call[View]]] = deque()
         self._later: Final[deque[_Call[Transaction]]] = deque()
         self._listeners: Final[dict[object, Listener]] = {}
-        self._room: Final = anyio.Semaphore(settings.queue_max)
+        self._room = anyio.Event()
         self._wake = anyio.Event()
         self._closing = False
         self.failed: JournalFailed | None = None
         """Why the journal stopped, once it did."""
-        self._commits = self._units = self._events = self._checkpoints = 0
+        self._commits = self._units = self._events = self._checkpoints = self._lazy_errors = 0
         self._last_commit_at: datetime | None = None
 
     # ------------------------------------------------------------ for callers
@@ -179,13 +191,14 @@ class Journal:
     def later(self, unit: Callable[[Transaction], None]) -> None:
         """Run `unit` with the next commit, at the latest when the journal is closed; nobody waits for it.
 
-        For what may be lost without harm. What it raises is dropped. Raises `QueueFull` and `JournalClosed`.
+        For what may be lost without harm. What it raises is undone and counted (`lazy_errors`). Raises `QueueFull` and
+        `JournalClosed`.
         """
         self._check_open()
         if len(self._later) >= self._settings.later_max:
             raise QueueFull(self._settings.later_max)
         self._later.append(_Call(unit, None))
-        if len(self._later) * 4 >= self._settings.later_max:
+        if self._is_urgent:
             self._wake.set()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -212,6 +225,8 @@ class Journal:
             wal_bytes=sizes.wal_bytes,
             free_bytes=sizes.free_bytes,
             checkpoints=self._checkpoints,
+            lazy_errors=self._lazy_errors,
+            rotated=self._opened.rotated,
             volatile=self._opened.folder.volatile,
             file_system=self._opened.folder.file_system,
             file_name=self._opened.path.name,
@@ -226,12 +241,13 @@ class Journal:
 
     async def _wait_for(self, queue: deque[_Call[U]], unit: Callable[[U], T]) -> T:
         self._check_open()
-        async with self._room:
+        while len(self._writes) + len(self._reads) >= self._settings.queue_max:
+            await self._room.wait()
             self._check_open()
-            waiter: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-            queue.append(_Call(unit, waiter))
-            self._wake.set()
-            return await waiter  # type: ignore[return-value]
+        waiter: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        queue.append(_Call(unit, waiter))
+        self._wake.set()
+        return cast("T", await waiter)
 
     # ------------------------------------------------------------ the owner
 
@@ -255,8 +271,9 @@ class Journal:
                 self._fail(error)
                 raise
             except BaseException as error:
-                self._fail(JournalFailed("its owner's work", repr(error), ambiguous=True))
-                raise
+                failed = JournalFailed("its owner's work", repr(error), ambiguous=True)
+                self._fail(failed)
+                raise failed from error
 
     async def _work_arrives(self) -> bool:
         """Wait for work. False where there is none and none will come."""
@@ -269,24 +286,19 @@ class Journal:
         return await self._connection.run(lambda _: work())
 
     async def _commit_what_waits(self) -> None:
-        urgent = len(self._later) * 4 >= self._settings.later_max
-        if not self._writes and not urgent and not (self._closing and self._later):
+        if not self._writes and not self._is_urgent and not (self._closing and self._later):
             return
-        calls = _take(self._writes, self._settings.batch_max)
-        lazy = _take(self._later, self._settings.batch_max)
         # lazy writes go first: they are older than what their writer asked for afterwards
-        batch = [*lazy, *calls]
+        calls = _take(self._later, self._settings.batch_max) + _take(self._writes, self._settings.batch_max)
+        self._let_in()
         try:
-            committed = await self._run(partial(self._writer.commit, [call.unit for call in batch]))
+            committed = await self._run(partial(self._writer.commit, [call.unit for call in calls]))
         except BaseException:
-            self._writes.extendleft(reversed(calls))  # so that `_fail` finds them
+            self._writes.extendleft(reversed(calls))  # where `_fail` finds them
             raise
-        self._units += len(batch)
-        if committed.wrote:
-            self._commits += 1
-            self._events += len(committed.events)
-            self._last_commit_at = committed.at
-        for call, outcome in zip(batch, committed.outcomes, strict=True):
+        self._count(committed)
+        for call, outcome in zip(calls, committed.outcomes, strict=True):
+            self._lazy_errors += call.waiter is None and isinstance(outcome, Raised)
             call.release(outcome)
         if committed.events:
             for listener in tuple(self._listeners.values()):
@@ -296,6 +308,7 @@ class Journal:
         if not self._reads:
             return
         calls = _take(self._reads, self._settings.batch_max)
+        self._let_in()
         try:
             outcomes = await self._run(partial(self._writer.read, [call.unit for call in calls]))
         except BaseException:
@@ -305,12 +318,29 @@ class Journal:
         for call, outcome in zip(calls, outcomes, strict=True):
             call.release(outcome)
 
+    @property
+    def _is_urgent(self) -> bool:
+        return len(self._later) * LAZY_SHARE >= self._settings.later_max
+
+    def _let_in(self) -> None:
+        """Let callers that wait for a place in the queue look again."""
+        self._room.set()
+        self._room = anyio.Event()
+
+    def _count(self, committed: Committed) -> None:
+        self._units += len(committed.outcomes)
+        self._events += len(committed.events)
+        if committed.wrote:
+            self._commits += 1
+            self._last_commit_at = committed.at
+
     def _fail(self, error: JournalFailed) -> None:
         self.failed = error
         for queue in (self._writes, self._reads):
             while queue:
                 queue.popleft().fail(error)
         self._later.clear()
+        self._let_in()
 
     async def close_connection(self) -> None:
         """Close the connection, after a failure without another byte written. For `open_journal`."""

@@ -1,22 +1,23 @@
-"""How the journal is opened: the folder, the file's identity, the connection, and a first look at its content.
+"""How the journal is opened: the folder, the file's identity, a look at the file, the connection.
 
 Part of `store`; imports its own modules. `opened_folder` blocks, and runs in a worker thread.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from store import files, generation
 from store.connection import JournalConnection, configure, connect
 from store.creation import create
-from store.errors import FolderUnusable, JournalFailed
+from store.errors import FolderUnusable
 from store.folder import Folder, entered
 from store.head import Ledger, read_head
 from store.identity import Identity, read_identity
-from store.inspection import check_tail, inspect
+from store.inspection import inspect
 from store.records import timestamp
 from store.schema import migrate
 from store.settings import JournalSettings
@@ -28,24 +29,36 @@ class Opened:
     """A state folder that is ours, and the journal in it, looked at and found good."""
 
     folder: Folder
-    identity: Identity
     path: Path
+    rotated: bool
+    """True where the journal was copied into a new generation, because an fsync of the old one had failed."""
 
 
 @contextmanager
 def opened_folder(
     settings: JournalSettings, *, new_id: Callable[[], str], now: Callable[[], datetime]
-) -> Iterator[Opened]:
+) -> Generator[Opened]:
     """Lock the state folder and find its journal, or make it. Raises an `OpenRefused` or `NoRoomForGeneration`."""
     with entered(settings) as folder:
         try:
-            identity = _identity(folder, new_id=new_id, now=now)
-            assert identity.journal is not None
-            path = folder.path / identity.journal
-            inspect(path, identity)
+            opened = _found(folder, settings, new_id=new_id, now=now)
         except OSError as error:
             raise FolderUnusable(folder.path, error) from error
-        yield Opened(folder=folder, identity=identity, path=path)
+        yield opened
+
+
+def _found(
+    folder: Folder, settings: JournalSettings, *, new_id: Callable[[], str], now: Callable[[], datetime]
+) -> Opened:
+    identity = _identity(folder, new_id=new_id, now=now)
+    inspect(identity.path(folder.path), identity)
+    rotated = generation.is_due(settings.runtime_dir, identity)
+    if rotated:
+        identity = generation.rotate(folder.path, settings.runtime_dir, identity)
+        inspect(identity.path(folder.path), identity)
+    else:
+        generation.remove_older(folder.path, identity)
+    return Opened(folder=folder, path=identity.path(folder.path), rotated=rotated)
 
 
 def _identity(folder: Folder, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Identity:
@@ -53,7 +66,10 @@ def _identity(folder: Folder, *, new_id: Callable[[], str], now: Callable[[], da
     if identity is not None and identity.journal is not None:
         return identity
     unfinished = None if identity is None else identity.file_id
-    return create(folder.path, new_id=new_id, created_at=timestamp(now()), file_id=unfinished)
+    try:
+        return create(folder.path, new_id=new_id, created_at=timestamp(now()), file_id=unfinished)
+    except sqlite3.Error as error:
+        raise failure(error, "its creation") from error
 
 
 async def open_connection(
@@ -63,17 +79,24 @@ async def open_connection(
     clock: Callable[[], datetime],
     boundary: Callable[[str], None],
 ) -> tuple[JournalConnection, Writer]:
-    """Open the one connection, and return it with its user. Raises an `OpenRefused`, `JournalFailed`."""
+    """Open the one connection, and return it with its user. Raises an `OpenRefused` or `JournalFailed`."""
     connection = connect(opened.path)
 
     def begin(raw: sqlite3.Connection) -> Writer:
         configure(raw, opened.path)
+        files.shm(opened.path).unlink(
+            missing_ok=True
+        )  # the lock is ours alone now: another program's, and it is gone
         migrate(raw)
-        ledger = Ledger(raw, read_head(raw))
-        check_tail(raw, ledger.head, opened.path)
-        return Writer(ledger, opened.path, settings, clock=clock, boundary=boundary)
+        writer = Writer(Ledger(raw, read_head(raw)), opened.path, settings, clock=clock, boundary=boundary)
+        # what an earlier life left in the -wal goes into the file, and the -wal begins anew under other salts
+        writer.checkpoint()
+        return writer
 
-    await connection
+    try:
+        await connection
+    except sqlite3.Error as error:
+        raise failure(error, "opening") from error
     try:
         return connection, await connection.run(begin)
     except sqlite3.Error as error:

@@ -22,6 +22,6 @@ class JournalSettings:
     queue_max: int = 4_096
     """Callers beyond it wait until the queue has room."""
     later_max: int = 4_096
-    """Lazy writes beyond it are refused with `QueueFull`; a quarter of it forces a commit."""
+    """Lazy writes beyond it are refused with `QueueFull`; a quarter of them force a commit."""
     batch_max: int = 1_024
     """Units in one commit: bounds how long a caller waits for those before it."""

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from store import files
 from store.errors import JournalFailed
 from store.folder import write_durably
 from store.head import Ledger, write_head
@@ -106,7 +107,7 @@ class Writer:
     ) -> None:
         self.ledger: Final = ledger
         self._path: Final = path
-        self._wal: Final = path.with_name(path.name + "-wal")
+        self._wal: Final = files.wal(path)
         self._settings: Final = settings
         self._clock: Final = clock
         self._boundary: Final = boundary
@@ -114,7 +115,7 @@ class Writer:
         self._looked_at = -ROOM_CACHED_S
         self._room = False
         self.sizes = Sizes(0, 0, 0)
-        self._unclean: Final = unclean_mark(path)
+        self._unclean: Final = files.unclean_mark(path)
         self._marked = self._unclean.exists()
         self._commits_in_wal = 0
         self._pages_a_commit = _PAGES_A_COMMIT
@@ -272,21 +273,11 @@ def _inode(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def unclean_mark(path: Path) -> Path:
-    """Return the file that says: commits of this journal stand in its `-wal` alone."""
-    return path.with_name(path.name + "-unclean")
-
-
-def failed_fsync_mark(runtime_dir: Path, file_id: str) -> Path:
-    """Return the file that says: an fsync of this journal failed since the machine was booted."""
-    return runtime_dir / f"journal-{file_id}.fsync-failed"
-
-
 def mark_failed_fsync(runtime_dir: Path, file_id: str) -> None:
     """Let the next start copy the journal before it relies on it. An error of the mark itself changes nothing: the
     failure that it is about is already being reported."""
     try:
         runtime_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        failed_fsync_mark(runtime_dir, file_id).touch(mode=0o600)
+        files.failed_fsync_mark(runtime_dir, file_id).touch(mode=0o600)
     except OSError:
         return

@@ -42,3 +42,6 @@ ON CONFLICT (seq) DO NOTHING;
 SELECT d.seq, e.kind, d.code, d.message, d.at, d.requeued_as
 FROM dead_letters AS d CROSS JOIN events AS e ON e.seq = d.seq
 WHERE d.seq > ? ORDER BY d.seq LIMIT ?;
+
+-- name: links_after
+SELECT seq, digest, chain, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?;

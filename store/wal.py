@@ -1,0 +1,97 @@
+"""The `-wal` file, read without SQLite: what SQLite would silently ignore in it.
+
+Part of `store`; imports nothing of ours. Only for a journal that nobody has open. The layout is that of
+https://www.sqlite.org/walformat.html: a header of 32 bytes, then frames of 24 bytes and one page each; all integers
+are big-endian. Reading this file takes no locks away: SQLite's stand on the journal itself, and on its `-shm`.
+
+SQLite takes the frames up to the first one whose checksum is wrong for the end of the log, whatever stands behind it.
+After a power loss that is right: the transaction that was being written is torn. But a transaction is only begun when
+the one before it is on the disk. So where, behind that point, a whole transaction and the beginning of another stand,
+something that had been promised is lost: the file was damaged, not torn.
+"""
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HEADER: Final = struct.Struct(">IIIIIIII")
+FRAME: Final = struct.Struct(">IIIIII")
+_MAGIC: Final = frozenset({0x377F0682, 0x377F0683})
+_FORMAT: Final = 3_007_000
+_WORD: Final = 0xFFFF_FFFF
+_SHM_FRAMES_AT: Final = 16
+"""Where the `-shm` file says, in the machine's byte order, how many frames are valid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalHeader:
+    """The header of a `-wal` that SQLite would read."""
+
+    page_bytes: int
+    salts: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalFrames:
+    """What the frames of a `-wal` say."""
+
+    pages: frozenset[int]
+    """The pages that valid frames hold."""
+    page_count: int
+    """How long the journal is, in pages, as of the last valid commit; 0 where there is none."""
+    commits_lost: bool
+    """True where a whole transaction stands behind the first invalid frame."""
+
+
+def read_header(path: Path) -> WalHeader | None:
+    """Return the header; None where SQLite would ignore the file as a whole. Raises OSError."""
+    with path.open("rb") as file:
+        raw = file.read(HEADER.size)
+    if len(raw) < HEADER.size:
+        return None
+    magic, version, page_bytes, _, salt_1, salt_2, sum_1, sum_2 = HEADER.unpack(raw)
+    if (
+        magic not in _MAGIC
+        or version != _FORMAT
+        or _checksum(raw[:24], big=bool(magic & 1)) != (sum_1, sum_2)
+    ):
+        return None
+    return WalHeader(page_bytes=page_bytes, salts=(salt_1, salt_2))
+
+
+def _checksum(raw: bytes, *, big: bool) -> tuple[int, int]:
+    words = struct.unpack(f"{'>' if big else '<'}{len(raw) // 4}I", raw)
+    first = second = 0
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & _WORD
+        second = (second + odd + first) & _WORD
+    return first, second
+
+
+def valid_frames(shm: Path) -> int:
+    """Return how many frames SQLite found valid. For while a connection has the journal open. Raises OSError."""
+    with shm.open("rb") as file:
+        file.seek(_SHM_FRAMES_AT)
+        return int(struct.unpack("=I", file.read(4))[0])
+
+
+def read_frames(path: Path, header: WalHeader, valid: int) -> WalFrames:
+    """Return what the frames say, `valid` of which SQLite would read. Raises OSError."""
+    pages: set[int] = set()
+    page_count = 0
+    whole_behind = lost = False
+    size = FRAME.size + header.page_bytes
+    with path.open("rb", buffering=0) as file:
+        count = (os.fstat(file.fileno()).st_size - HEADER.size) // size
+        for index in range(count):
+            raw = os.pread(file.fileno(), FRAME.size, HEADER.size + index * size)
+            page, commit, salt_1, salt_2, _, _ = FRAME.unpack(raw)
+            if index < valid:
+                pages.add(page)
+                page_count = commit or page_count
+            elif (salt_1, salt_2) == header.salts:
+                lost |= whole_behind
+                whole_behind |= bool(commit)
+    return WalFrames(pages=frozenset(pages), page_count=page_count, commits_lost=lost)
