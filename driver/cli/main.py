@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "show": ("driver.cli.ops:show", "The whole story of one operation."),
     "runs": ("driver.cli.ops:runs", "Runs, and how much of each is unsettled."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
+    "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
 }
 """Every subcommand, in the order of `effectd --help`. A new one is one line here, and its module."""
 

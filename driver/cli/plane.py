@@ -1,0 +1,345 @@
+"""`effectd plane`: the reference control plane, and what operators say to it.
+
+Part of `driver.cli`; imports `driver.plane` only where the plane itself is started.
+
+    click.ClickException
+     ├── PlaneMisconfigured  2   the plane cannot start as it was told
+     │    └── PlaneStopped  70   its file failed while it ran
+     ├── ServerOption        2   an option of the server before a subcommand
+     ├── ToolOrKind          2   neither or both of a tool and another kind
+     └── WrongText           2   an option that does not say what it has to
+"""
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import anyio
+import click
+from click.core import ParameterSource
+from rich.table import Table
+
+from driver.cli.failures import EXIT_BUG, EXIT_REFUSED, EXIT_USAGE
+from driver.cli.options import json_option
+from driver.cli.output import show, write_json
+from driver.cli.plain import plain
+from driver.cli.plane_client import PlaneClient, Reply
+from driver.core.strictjson import NotStrictJson, loads
+from store.records import JsonObject
+
+F = TypeVar("F", bound=Callable[..., None])
+
+CALL: Final = "tool.call"
+DEFAULT_ADDRESS: Final = "127.0.0.1:8930"
+PORT_MAX: Final = 65_535
+
+_GOOD_ENDS: Final = frozenset({"command.completed", "operation.succeeded"})
+_COMMAND_COLUMNS: Final = (
+    *("command_id", "run_id", "kind", "driver_id", "state", "effect", "in_doubt", "created_at"),
+)
+_RUN_COLUMNS: Final = ("run_id", "state", "commands", "open", "in_doubt")
+_DRIVER_COLUMNS: Final = ("driver_id", "connected", "state", "journal_id", "acked_seq", "seen_at")
+
+
+class PlaneMisconfigured(click.ClickException):
+    """The plane cannot start as it was told; `cause` says why, and what to do."""
+
+    exit_code = EXIT_USAGE
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause = cause
+        super().__init__(str(cause))
+
+
+class PlaneStopped(PlaneMisconfigured):
+    """The plane's file failed while it ran: it acknowledges nothing more."""
+
+    exit_code = EXIT_BUG
+
+
+class WrongText(click.BadParameter):
+    """An option's value that does not say what it has to; `example` would."""
+
+    def __init__(self, fault: str, example: str) -> None:
+        super().__init__(f"{fault}, such as {example}")
+
+
+class ServerOption(click.UsageError):
+    """An option of the server stands before a subcommand."""
+
+    def __init__(self, option: str, command: str) -> None:
+        super().__init__(f"--{option} is the server's: put the options of {command} behind it")
+
+
+class ToolOrKind(click.UsageError):
+    """`send` was not told what to send."""
+
+    def __init__(self) -> None:
+        super().__init__("name the TOOL to call, or another --kind with its --data, and not both")
+
+
+def _state_folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "effectd-plane"
+
+
+def _address(_: click.Context, __: click.Parameter, text: str) -> tuple[str, int]:
+    host, _colon, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+        fault = f"{text!r} is not HOST:PORT"
+        raise WrongText(fault, DEFAULT_ADDRESS)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _json_object(_: click.Context, param: click.Parameter, text: str | None) -> JsonObject | None:
+    if text is None:
+        return None
+    try:
+        return loads(text)
+    except NotStrictJson as error:
+        example = f"--{param.name} {{}}"
+        raise WrongText(error.message, example) from None
+
+
+_file = click.Path(path_type=Path, dir_okay=False)
+_url_option = click.option(
+    "--url",
+    default=f"http://{DEFAULT_ADDRESS}",
+    show_default=True,
+    envvar="EFFECTD_PLANE_URL",
+    help="Where the plane answers.",
+)
+_token_option = click.option(
+    "--operator-token-file",
+    type=_file,
+    envvar="EFFECTD_PLANE_OPERATOR_TOKEN_FILE",
+    default=lambda: _state_folder() / "operator.token",
+    show_default="operator.token in the plane's state folder",
+    help="Holds the token that the plane's HTTP API asks for.",
+)
+_run_option = click.option("--run", metavar="RUN", help="Of this run only.")
+_limit_option = click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
+_cursor_option = click.option("--cursor", type=int, help="Go on where an earlier page ended (its `next`).")
+
+
+def plane_options(command: F) -> F:
+    """Add what every subcommand takes: where the plane is, the token, and --json."""
+    return _url_option(_token_option(json_option(command)))
+
+
+def page_options(command: F) -> F:
+    """Add what every list takes."""
+    return _run_option(_limit_option(_cursor_option(command)))
+
+
+@click.group(invoke_without_command=True)
+@click.option("--listen", default=DEFAULT_ADDRESS, show_default=True, callback=_address, metavar="HOST:PORT")
+@click.option("--db", type=_file, help="The plane's SQLite file.  [default: plane.db in its state folder]")
+@click.option(
+    "--token-file", type=_file, help="The drivers' token.  [default: driver.token beside the SQLite file]"
+)
+@click.option(
+    "--operator-token-file",
+    type=_file,
+    help="The operators' token.  [default: operator.token beside the SQLite file]",
+)
+@click.pass_context
+def plane(
+    ctx: click.Context,
+    listen: tuple[str, int],
+    db: Path | None,
+    token_file: Path | None,
+    operator_token_file: Path | None,
+) -> None:
+    """The reference control plane: without a subcommand, serve until SIGTERM or SIGINT.
+
+    Drivers connect to ws://HOST:PORT/driver with the drivers' token; operators, and the subcommands, use the
+    HTTP API with theirs. Token files that are not named are made when they are missing. Port 0 takes any free
+    port; the address is the first line on standard output.
+    """
+    if ctx.invoked_subcommand is not None:
+        given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if given:
+            raise ServerOption(given[0].replace("_", "-"), ctx.invoked_subcommand)
+        return
+    db = db or _folder() / "plane.db"
+    _serve(
+        listen,
+        db,
+        token_file or _minted(db.with_name("driver.token")),
+        operator_token_file or _minted(db.with_name("operator.token")),
+    )
+
+
+def _serve(listen: tuple[str, int], db: Path, token_file: Path, operator_token_file: Path) -> None:
+    from driver import log  # noqa: PLC0415 - the reads need no server
+    from driver.plane.errors import LedgerBroken, PlaneError  # noqa: PLC0415
+    from driver.plane.server import PlaneSettings, serve_plane  # noqa: PLC0415
+
+    def ready(url: str) -> None:
+        click.echo(f"listening on {url}")
+        click.echo(
+            f"drivers: {url.replace('http', 'ws', 1)}/driver, token in {token_file}\n"
+            f"operators: {url}/v1, token in {operator_token_file}",
+            err=True,
+        )
+
+    settings = PlaneSettings(
+        host=listen[0], port=listen[1], db=db, token_file=token_file, operator_token_file=operator_token_file
+    )
+    log.configure("info", "auto")
+    try:
+        anyio.run(serve_plane, settings, ready)
+    except LedgerBroken as error:
+        raise PlaneStopped(error) from error
+    except PlaneError as error:
+        raise PlaneMisconfigured(error) from error
+
+
+def _folder() -> Path:
+    """The plane's state folder, made when it is missing."""
+    folder = _state_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _minted(path: Path) -> Path:
+    """A token file at its default place: made, readable by its owner only, when it is missing."""
+    with suppress(FileExistsError):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.write(handle, secrets.token_urlsafe(32).encode() + b"\n")
+        os.close(handle)
+    return path
+
+
+@plane.command()
+@click.argument("tool", required=False)
+@click.option("--run", metavar="RUN", required=True, help="The run that it belongs to.")
+@click.option("--args", callback=_json_object, metavar="JSON", help="The tool's arguments.  [default: {}]")
+@click.option("--id", "command_id", metavar="ID", help="The command's id: the same id is the same command.")
+@click.option("--kind", default=CALL, show_default=True, metavar="KIND", help="Another kind of command.")
+@click.option(
+    "--data", callback=_json_object, metavar="JSON", help="The data of another kind.  [default: {}]"
+)
+@click.option("--repeat", is_flag=True, help="The call is meant, although it looks like one before.")
+@click.option("--resumes", multiple=True, metavar="RUN", help="A run that this run continues.")
+@click.option("--driver", metavar="ID", help="The driver that is meant, where there are several.")
+@click.option(
+    "--expires-ms", type=click.IntRange(min=1), help="From its arrival until it must be dispatched."
+)
+@click.option("--wait", is_flag=True, help="Wait for its receipt; exit 1 unless that is a success.")
+@plane_options
+def send(url: str, operator_token_file: Path, *, as_json: bool, wait: bool, **given: Any) -> None:  # noqa: ANN401 - one for each option
+    """Give the plane a command: a call of TOOL (provider/name), or another --kind.
+
+    The plane keeps it, hands it to the driver as soon as that is there, and again until there is a receipt.
+    Sending it again with the same --id executes nothing twice.
+    """
+    with PlaneClient(url, operator_token_file) as client:
+        view = client.submit(_command(given))
+        if wait:
+            view = client.receipt_of(view["command_id"])
+    _show(view, as_json=as_json)
+    if wait and view["receipt_kind"] not in _GOOD_ENDS:
+        sys.exit(EXIT_REFUSED)
+
+
+@plane.command()
+@click.argument("command_id", required=False)
+@page_options
+@plane_options
+def commands(
+    url: str,
+    operator_token_file: Path,
+    command_id: str | None,
+    *,
+    as_json: bool,
+    **page: Any,  # noqa: ANN401 - one for each option
+) -> None:
+    """List commands, newest first; or show COMMAND_ID alone, with its receipt."""
+    with PlaneClient(url, operator_token_file) as client:
+        if command_id is None:
+            _list(client.get("/v1/commands", page), _COMMAND_COLUMNS, as_json=as_json)
+        else:
+            _show(client.get(f"/v1/commands/{quote(command_id, safe='')}"), as_json=as_json)
+
+
+@plane.command()
+@page_options
+@plane_options
+def receipts(url: str, operator_token_file: Path, *, as_json: bool, **page: Any) -> None:  # noqa: ANN401 - one for each option
+    """List the commands that have their receipt, newest first."""
+    with PlaneClient(url, operator_token_file) as client:
+        _list(client.get("/v1/receipts", page), _COMMAND_COLUMNS, as_json=as_json)
+
+
+@plane.command()
+@page_options
+@plane_options
+def runs(url: str, operator_token_file: Path, *, as_json: bool, **page: Any) -> None:  # noqa: ANN401 - one for each option
+    """List runs, newest first: how many commands each has, how many are open, and how many in doubt."""
+    with PlaneClient(url, operator_token_file) as client:
+        _list(client.get("/v1/runs", page), _RUN_COLUMNS, as_json=as_json)
+
+
+@plane.command()
+@plane_options
+def drivers(url: str, operator_token_file: Path, *, as_json: bool) -> None:
+    """List every driver that ever said hello."""
+    with PlaneClient(url, operator_token_file) as client:
+        _list(client.get("/v1/drivers"), _DRIVER_COLUMNS, as_json=as_json)
+
+
+def _command(given: Mapping[str, Any]) -> Reply:
+    """The body of `POST /v1/commands` for the options of `send`."""
+    if (given["kind"] == CALL) == (given["tool"] is None):
+        raise ToolOrKind
+    data: JsonObject = dict(given["data"] or {})
+    if given["tool"] is not None:
+        data |= {"tool": given["tool"], "arguments": given["args"] or {}}
+        data |= {"repeat": True} if given["repeat"] else {}
+        data |= {"resumes": list(given["resumes"])} if given["resumes"] else {}
+    body: Reply = {
+        "command_id": given["command_id"],
+        "run_id": given["run"],
+        "kind": given["kind"],
+        "data": data,
+        "driver_id": given["driver"],
+        "expires_in_ms": given["expires_ms"],
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _show(view: Reply, *, as_json: bool) -> None:
+    """One command: what is known of it in a line, and its receipt as it came."""
+    if as_json:
+        write_json(view)
+        return
+    doubt = "; nobody knows yet whether its effect happened" if view["in_doubt"] else ""
+    effect = f", effect {view['effect']}" if view["effect"] else ""
+    click.echo(plain(f"{view['command_id']}: {view['state']}{effect}{doubt}"))
+    if view["receipt"] is not None:
+        click.echo(plain(json.dumps(view["receipt"], ensure_ascii=False)))
+
+
+def _list(page: Reply, columns: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        write_json(page)
+        return
+    table = Table(*columns, box=None)
+    for item in page["items"]:
+        table.add_row(*(plain(_cell(item[column])) for column in columns))
+    show([table])
+    if page["truncated"]:
+        click.echo(f"there is more: --cursor {page['next']}", err=True)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
