@@ -1,6 +1,6 @@
 """The journal's records as JSON: the members of docs/local-api.md, in its words and its order.
 
-Part of `driver.local`, pure: imports the store's vocabulary and `driver.core.strictjson`. A list's item and
+Part of `driver.local`, pure: imports the store's vocabulary. A list's item and
 the record alone share one function, so that they cannot differ.
 """
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from driver.core import strictjson
 from driver.local.sources import StatusFacts
 from store.journal import JournalStatistics
 from store.lifecycle import State
@@ -239,13 +238,13 @@ def ndjson(events: Iterable[StoredEvent]) -> bytes:
 def _data(event: StoredEvent) -> JsonObject | None:
     if event.body is None:
         return None
-    data = strictjson.loads(event.body)["data"]
+    data = json.loads(event.body)["data"]
     assert isinstance(data, dict)
     return data
 
 
 def _arguments(payload: bytes | None) -> JsonValue:
-    return None if payload is None else strictjson.loads(payload).get("arguments")
+    return None if payload is None else json.loads(payload).get("arguments")
 
 
 def _compensation(datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]]) -> JsonValue:

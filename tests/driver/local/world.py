@@ -163,7 +163,7 @@ def _draft(data: EventData, command: str, run: str, payload: bytes | None = None
 async def opened(folder: Path) -> AsyncGenerator[World]:
     """A journal in `folder`, and nothing that serves it."""
     runtime_dir = folder / "run"
-    runtime_dir.mkdir(mode=0o750, exist_ok=True)
+    runtime_dir.mkdir(mode=0o750, parents=True, exist_ok=True)
     settings = JournalSettings(state_dir=folder / "state", runtime_dir=runtime_dir)
     async with open_journal(settings, clock=lambda: datetime.now(UTC), new_id=lambda: uuid4().hex) as journal:
         yield World(journal=journal, runtime_dir=runtime_dir)
