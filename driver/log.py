@@ -8,7 +8,9 @@ code, never locals.
 
 import logging
 import sys
+import traceback
 from collections.abc import MutableMapping
+from pathlib import Path
 from typing import Any, Final, Literal, TextIO
 
 import structlog
@@ -57,7 +59,7 @@ def configure(level: str, log_format: LogFormat, stream: TextIO | None = None) -
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            _trace,
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -68,12 +70,21 @@ def configure(level: str, log_format: LogFormat, stream: TextIO | None = None) -
     return output
 
 
+def _trace(_logger: object, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Replace an exception by its type and where it passed: no message, no locals, no source lines."""
+    asked = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if asked is True else asked
+    if isinstance(error, BaseException):
+        frames = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__), lookup_lines=False)
+        places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+        event["exception"] = " > ".join([*places, type(error).__name__])
+    return event
+
+
 def _console(_logger: object, _name: str, event: MutableMapping[str, Any]) -> str:
     """Render one event as one line for a person."""
     head = f"{event.pop('timestamp', '')} {event.pop('level', ''):8} {event.pop('event', '')}"
-    trace = event.pop("exception", None)
-    line = " ".join([head, *(f"{key}={_printable(value)}" for key, value in event.items())])
-    return line if trace is None else f"{line}\n{trace}"
+    return " ".join([head, *(f"{key}={_printable(value)}" for key, value in event.items())])
 
 
 def _printable(value: object) -> str:

@@ -10,6 +10,8 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
+from driver.log import configure
+
 settings.register_profile("effectd", deadline=None, print_blob=True)
 settings.load_profile("effectd")
 
@@ -18,6 +20,12 @@ settings.load_profile("effectd")
 def anyio_backend() -> str:
     """The one backend that the daemon runs on."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def log_as_the_daemon_does() -> None:
+    """Log lines are those of the daemon, on the standard error that the test captures."""
+    configure("debug", "json")
 
 
 @pytest.fixture(scope="session", autouse=True)
