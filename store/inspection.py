@@ -38,8 +38,10 @@ TAIL: Final = 64
 """Newest events whose chain is recomputed at each open; `effectd verify` does all of them."""
 
 
-def inspect(path: Path, identity: Identity) -> Head:
+def inspect(path: Path, identity: Identity, *, tail: bool = True) -> Head:
     """Return the journal's head, once everything that can be told in a short time is right.
+
+    Without `tail`, the newest events are not looked at: `store.verify` looks at all of them, and goes on.
 
     Raises one of the `OpenRefused`, or `JournalFailed` where the disk does not answer.
     """
@@ -49,7 +51,8 @@ def inspect(path: Path, identity: Identity) -> Head:
             head = _identify(connection, path, identity)
             if header is not None:
                 _check_wal(path, header)
-            check_tail(connection, head, path)
+            if tail:
+                check_tail(connection, head, path)
             return head
     except (NotAJournal, JournalForeign, JournalNewer) as refusal:
         if header is not None and (ours := _identified_alone(path, identity)):

@@ -24,6 +24,8 @@ def _migrations() -> tuple[tuple[int, str], ...]:
 
 MIGRATIONS: Final = _migrations()
 VERSION: Final = MIGRATIONS[-1][0]
+EXPECTED: Final = (files("store") / "schema.sql").read_text(encoding="utf-8")
+"""What `describe` returns for a journal of this version."""
 
 
 def version(connection: sqlite3.Connection) -> int:

@@ -93,7 +93,7 @@ class Transaction(View):
     def note_delivery(self, command_id: CommandId, answer: str) -> None:
         """Record that a command arrived, and what it was answered. The newest `DELIVERIES_MAX` are kept; a command
         that the journal does not know leaves no trace."""
-        command = find_command(self._ledger, command_id)
+        command = find_command(self.ledger, command_id)
         if command is None:
             return
         at = timestamp(self.now)
@@ -132,11 +132,11 @@ class Transaction(View):
     def _append_new_command(self, draft: Draft, data: CommandAccepted | CommandRefused) -> StoredEvent:
         if draft.command_id is None or (draft.run_id is None and isinstance(data, CommandAccepted)):
             raise ImpossibleEvent(data.KIND, "it names no command or no run")
-        if find_command(self._ledger, draft.command_id) is not None:
+        if find_command(self.ledger, draft.command_id) is not None:
             raise ImpossibleEvent(data.KIND, f"the command {draft.command_id} is known already")
         if isinstance(data, CommandAccepted) and data.tool is not None:
             self._check_call(draft, data)
-        elif draft.operation_id is not None and find_operation(self._ledger, draft.operation_id) is None:
+        elif draft.operation_id is not None and find_operation(self.ledger, draft.operation_id) is None:
             raise ImpossibleEvent(data.KIND, f"there is no operation {draft.operation_id}")
         sealed = self._seal(draft, data, _address(draft), terminal=data.TERMINAL)
         return self._insert(sealed, project_new_command(self._write(), sealed.fact, data))
@@ -149,11 +149,11 @@ class Transaction(View):
             or data.write is None
         ):
             raise ImpossibleEvent(data.KIND, "a call needs operation_id, tool, args_digest and write")
-        row = find_operation(self._ledger, draft.operation_id)
+        row = find_operation(self.ledger, draft.operation_id)
         advance(None if row is None else row.record.state, data.KIND)
 
     def _append_command(self, draft: Draft, data: CommandCompleted | CommandFailed) -> StoredEvent:
-        command = None if draft.command_id is None else find_command(self._ledger, draft.command_id)
+        command = None if draft.command_id is None else find_command(self.ledger, draft.command_id)
         if command is None:
             raise ImpossibleEvent(data.KIND, f"there is no command {draft.command_id}")
         if command.record.receipt_seq is not None:
@@ -166,7 +166,7 @@ class Transaction(View):
         return self._insert(sealed, project_command(self._write(), sealed.fact, data, command, payload))
 
     def _append_operation(self, draft: Draft) -> StoredEvent:
-        row = None if draft.operation_id is None else find_operation(self._ledger, draft.operation_id)
+        row = None if draft.operation_id is None else find_operation(self.ledger, draft.operation_id)
         if row is None:
             raise IllegalMove(None, draft.data.KIND)
         if draft.data.KIND in MOVING:
@@ -183,13 +183,13 @@ class Transaction(View):
     def _write(self) -> Ledger:
         """Begin to write: from here on, a unit that raises is undone."""
         if not self._touched:
-            self._ledger.connection.execute("SAVEPOINT unit")
+            self.ledger.connection.execute("SAVEPOINT unit")
             self._touched = True
-        return self._ledger
+        return self.ledger
 
     def _seal(self, draft: Draft, data: EventData, address: "_Address", *, terminal: bool) -> "_Sealed":
         """Give the event its seq, time, bytes and place in the chain; cut it if it is too long."""
-        head = self._ledger.head
+        head = self.ledger.head
         seq, at = head.last_seq + 1, timestamp(self.now)
 
         def rendered(data: EventData) -> bytes:
@@ -255,14 +255,14 @@ class Transaction(View):
     def keep(self) -> bool:
         """End the unit: what it wrote stays in the transaction. Returns whether it wrote. For the journal's owner."""
         if self._touched:
-            self._ledger.connection.execute("RELEASE unit")
+            self.ledger.connection.execute("RELEASE unit")
         return self._touched
 
     def undo(self) -> None:
         """Take back what the unit wrote. For the journal's owner, who restores the head."""
         if self._touched:
-            self._ledger.connection.execute("ROLLBACK TO unit")
-            self._ledger.connection.execute("RELEASE unit")
+            self.ledger.connection.execute("ROLLBACK TO unit")
+            self.ledger.connection.execute("RELEASE unit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,11 @@ class View:
     """A consistent look at the journal, between two commits or within one. Every method may raise sqlite3.Error,
     which ends the journal."""
 
-    __slots__ = ("_ledger", "now", "room")
+    __slots__ = ("ledger", "now", "room")
 
     def __init__(self, ledger: Ledger, now: datetime, *, room: bool) -> None:
-        self._ledger = ledger
+        self.ledger: Final = ledger
+        """For `store`'s own modules."""
         self.now: Final = now
         """The time of this unit, aware, sampled by the journal's owner."""
         self.room: Final = room
@@ -69,38 +70,38 @@ class View:
     @property
     def journal_id(self) -> JournalId:
         """The history that this file holds."""
-        return self._ledger.head.journal_id
+        return self.ledger.head.journal_id
 
     @property
     def last_seq(self) -> int:
         """The newest event's seq; 0 before the first."""
-        return self._ledger.head.last_seq
+        return self.ledger.head.last_seq
 
     @property
     def chain(self) -> Chain:
         """The hash chain as of `last_seq`."""
-        return self._ledger.head.chain
+        return self.ledger.head.chain
 
     @property
     def acked_seq(self) -> int:
         """The watermark: up to here the plane has made everything durable."""
-        return self._ledger.head.acked_seq
+        return self.ledger.head.acked_seq
 
     @property
     def fence(self) -> Fence | None:
         """Why nothing may be dispatched or sent, or None."""
-        return self._ledger.head.fence
+        return self.ledger.head.fence
 
     @property
     def plane_frame_bytes_max(self) -> int:
         """The longest frame that the plane last said it takes; 65,536 before it has said anything."""
-        return self._ledger.head.plane_frame_bytes_max
+        return self.ledger.head.plane_frame_bytes_max
 
     # ------------------------------------------------------------ commands
 
     def command(self, command_id: CommandId) -> CommandRecord | None:
         """Return the command, accepted or refused for good."""
-        row = find_command(self._ledger, command_id)
+        row = find_command(self.ledger, command_id)
         return None if row is None else row.record
 
     def command_payload(self, command_id: CommandId) -> bytes | None:
@@ -114,31 +115,31 @@ class View:
         """Return accepted commands without a receipt, of one run or of all, by the seq of their acceptance."""
         count = _bounded(limit)
         if run_id is None:
-            rows = self._ledger.execute("open_commands", (after_seq, count))
+            rows = self.ledger.execute("open_commands", (after_seq, count))
         else:
-            rows = self._ledger.execute("open_commands_of_run", (run_id, after_seq, count))
+            rows = self.ledger.execute("open_commands_of_run", (run_id, after_seq, count))
         return tuple(command_row(row).record for row in rows)
 
     def deliveries(self, command_id: CommandId) -> tuple[DeliveryRecord, ...]:
         """Return the newest deliveries of the command (at most `DELIVERIES_MAX` are kept), oldest first."""
-        rows = self._ledger.execute("deliveries", (command_id, DELIVERIES_MAX))
+        rows = self.ledger.execute("deliveries", (command_id, DELIVERIES_MAX))
         return tuple(DeliveryRecord(command_id=command_id, at=at, answer=answer) for at, answer in rows)
 
     # ------------------------------------------------------------ operations
 
     def operation(self, operation_id: OperationId) -> OperationRecord | None:
         """Return the operation."""
-        row = find_operation(self._ledger, operation_id)
+        row = find_operation(self.ledger, operation_id)
         return None if row is None else row.record
 
     def attempts(self, operation_id: OperationId) -> tuple[AttemptRecord, ...]:
         """Return the operation's attempts in order."""
-        rows = self._ledger.execute("attempts", (operation_id, ATTEMPTS_MAX))
+        rows = self.ledger.execute("attempts", (operation_id, ATTEMPTS_MAX))
         return tuple(_attempt(operation_id, row) for row in rows)
 
     def evidence(self, operation_id: OperationId) -> tuple[EvidenceRecord, ...]:
         """Return what was learned about the operation, in the order in which it was."""
-        rows = self._ledger.execute("evidence", (operation_id, EVIDENCE_MAX))
+        rows = self.ledger.execute("evidence", (operation_id, EVIDENCE_MAX))
         return tuple(
             EvidenceRecord(
                 operation_id=operation_id,
@@ -155,8 +156,7 @@ class View:
     def operation_events(self, operation_id: OperationId) -> tuple[int, ...]:
         """Return the seqs of the operation's events, its command's own among them."""
         return tuple(
-            row[0]
-            for row in self._ledger.execute("events_of_operation", (operation_id, OPERATION_EVENTS_MAX))
+            row[0] for row in self.ledger.execute("events_of_operation", (operation_id, OPERATION_EVENTS_MAX))
         )
 
     def result(self, operation_id: OperationId) -> bytes | None:
@@ -175,7 +175,7 @@ class View:
 
     def open_operations(self, after_seq: int, limit: int) -> tuple[OperationRecord, ...]:
         """Return the operations that have not ended, by the seq of their acceptance."""
-        rows = self._ledger.execute("open_operations", (after_seq, _bounded(limit)))
+        rows = self.ledger.execute("open_operations", (after_seq, _bounded(limit)))
         return tuple(operation_row(row).record for row in rows)
 
     def operations(self, wanted: OperationFilter, before: int | None, limit: int) -> Page[OperationRecord]:
@@ -185,10 +185,10 @@ class View:
         """
         path, parameters = _plan(wanted, self.now)
         parameters["before"] = _EVER if before is None else before
-        floor = self._ledger.execute(f"floor_{path}", {**parameters, "window": WINDOW - 1}).fetchone()
+        floor = self.ledger.execute(f"floor_{path}", {**parameters, "window": WINDOW - 1}).fetchone()
         parameters["floor"] = 0 if floor is None else floor[0] - 1
         count = _bounded(limit)
-        rows = self._ledger.execute(f"page_{path}", {**parameters, "limit": count + 1}).fetchall()
+        rows = self.ledger.execute(f"page_{path}", {**parameters, "limit": count + 1}).fetchall()
         items = tuple(operation_row(row).record for row in rows[:count])
         if len(rows) > count:
             return Page(items=items, next=rows[count - 1][0])
@@ -196,33 +196,31 @@ class View:
 
     def counts(self) -> Mapping[State, int]:
         """Return how many operations are in each state. Costs nothing."""
-        return self._ledger.head.counts
+        return self.ledger.head.counts
 
     def unsettled(self) -> tuple[int, Timestamp | None]:
         """Return how many operations are listed as unsettled, and when the oldest of them ended."""
-        count, oldest = self._ledger.execute("unsettled").fetchone()
+        count, oldest = self.ledger.execute("unsettled").fetchone()
         return count, oldest
 
     # ------------------------------------------------------------ runs
 
     def run(self, run_id: RunId) -> RunRecord | None:
         """Return the run; None where no event names it."""
-        row = self._ledger.execute("run", (run_id,)).fetchone()
+        row = self.ledger.execute("run", (run_id,)).fetchone()
         return None if row is None else _run(row)
 
     def runs(self, before: int | None, limit: int) -> Page[RunRecord]:
         """Return a page of runs, the one that began last first."""
         count = _bounded(limit)
-        rows = self._ledger.execute(
-            "runs_before", (_EVER if before is None else before, count + 1)
-        ).fetchall()
+        rows = self.ledger.execute("runs_before", (_EVER if before is None else before, count + 1)).fetchall()
         items = tuple(_run(row) for row in rows[:count])
         return Page(items=items, next=rows[count - 1][0] if len(rows) > count else None)
 
     def resumed(self, run_id: RunId) -> tuple[RunId, ...]:
         """Return the runs that this one resumes, directly or through others, at most `RESUMED_MAX`."""
         return tuple(
-            row[0] for row in self._ledger.execute("resumed", (run_id, RESUMED_MAX)) if row[0] != run_id
+            row[0] for row in self.ledger.execute("resumed", (run_id, RESUMED_MAX)) if row[0] != run_id
         )
 
     # ------------------------------------------------------------ events
@@ -234,7 +232,7 @@ class View:
 
     def event(self, seq: int) -> StoredEvent | None:
         """Return one event; None where it does not exist or was pruned."""
-        row = self._ledger.execute("event", (seq,)).fetchone()
+        row = self.ledger.execute("event", (seq,)).fetchone()
         return None if row is None else _event(row)
 
     def last_event(self) -> StoredEvent | None:
@@ -245,16 +243,16 @@ class View:
         """Return the hash chain as of `seq` (0: before the first event); None where that was pruned."""
         if seq == 0:
             return Chain(self.journal_id)
-        row = self._ledger.execute("chain_at", (seq,)).fetchone()
+        row = self.ledger.execute("chain_at", (seq,)).fetchone()
         return None if row is None else row[0]
 
     def is_parked(self, seq: int) -> bool:
         """Whether the event is a dead letter, and so left out of the stream."""
-        return self._ledger.execute("is_parked", (seq,)).fetchone() is not None
+        return self.ledger.execute("is_parked", (seq,)).fetchone() is not None
 
     def dead_letters(self, after_seq: int, limit: int) -> tuple[DeadLetter, ...]:
         """Return the dead letters above `after_seq` in order."""
-        rows = self._ledger.execute("dead_letters", (after_seq, _bounded(limit)))
+        rows = self.ledger.execute("dead_letters", (after_seq, _bounded(limit)))
         return tuple(
             DeadLetter(seq=seq, kind=kind, code=code, message=message, at=at, requeued_as=requeued_as)
             for seq, kind, code, message, at, requeued_as in rows
@@ -263,11 +261,11 @@ class View:
     # ------------------------------------------------------------ parts
 
     def _payload(self, seq: int) -> bytes | None:
-        row = self._ledger.execute("payload", (seq,)).fetchone()
+        row = self.ledger.execute("payload", (seq,)).fetchone()
         return None if row is None else row[0]
 
     def _result_of_event(self, seq: int) -> bytes | None:
-        row = self._ledger.execute("body", (seq,)).fetchone()
+        row = self.ledger.execute("body", (seq,)).fetchone()
         if row is None or row[0] is None:
             return None
         result = json.loads(row[0])["data"]["result"]
@@ -277,13 +275,13 @@ class View:
         found = [
             operation_row(row)
             for run_id in dict.fromkeys(runs)
-            for row in self._ledger.execute(statement, (run_id, args_digest, TWINS_MAX))
+            for row in self.ledger.execute(statement, (run_id, args_digest, TWINS_MAX))
         ]
         return [row.record for row in sorted(found, key=lambda row: row.id, reverse=True)]
 
     def _events(self, after_seq: int, limit: int, bytes_max: int) -> Iterator[StoredEvent]:
         size = 0
-        for row in self._ledger.execute("events_after", (after_seq, limit)):
+        for row in self.ledger.execute("events_after", (after_seq, limit)):
             event = _event(row)
             length = len(event.body or b"")
             if size and size + length > bytes_max:
