@@ -12,7 +12,7 @@ import anyio
 
 from tests.system.audit import must_hold
 from tests.system.history import Json
-from tests.system.plane import PATIENCE_S, ScriptedPlane, call
+from tests.system.plane import PATIENCE_S, Fate, ScriptedPlane, call
 from tests.system.sandbox import Life, Sandbox
 
 KILLED: Final = -9
@@ -31,6 +31,9 @@ class Workload:
     acks: bool = True
     deliveries: int = 1
     """How often each command is delivered, at once."""
+    window: int = 256
+    loses_every: int = 0
+    """Which events the plane loses, with the socket: every n-th, when it comes for the first time."""
 
 
 ONE: Final = Workload(name="one call")
@@ -40,7 +43,9 @@ FAIL: Final = Workload(name="a failing call", tool="counter/fail", at_once=2)
 SLOW: Final = Workload(name="a slow call", tool="counter/slow", arguments={"seconds": 0.05}, at_once=4)
 UNACKNOWLEDGED: Final = Workload(name="nothing acknowledged", at_once=4, acks=False)
 INSISTENT: Final = Workload(name="delivered three times", at_once=2, deliveries=3)
-WORKLOADS: Final = (ONE, EIGHT, READ, FAIL, SLOW, UNACKNOWLEDGED, INSISTENT)
+NARROW: Final = Workload(name="a window of one", at_once=4, window=1)
+LOSSY: Final = Workload(name="a plane that loses events", at_once=4, loses_every=5)
+CALM: Final = Workload(name="nothing new")
 
 
 @dataclass(slots=True)
@@ -127,7 +132,7 @@ class Campaign:
 
     async def finish(self) -> None:
         """Let one life live: every command gets its receipt, the same bytes again when asked; all adds up."""
-        self.plane.acks = True
+        self._instruct(CALM)
         life = self.sandbox.start()
         await self.plane.answered()
         await self.plane.redeliver(*self.plane.orders)
@@ -145,13 +150,26 @@ class Campaign:
 
     async def _feed(self, life: Life, workload: Workload) -> None:
         """Keep `at_once` commands open for as long as the life lasts."""
-        self.plane.acks = workload.acks
+        self._instruct(workload)
         run_id = f"run-{len(self.sandbox.lives)}"
         mine: list[str] = []
         while not life.ended.is_set() and len(mine) < COMMANDS_MAX:
             open_now = len(set(mine) & set(self.plane.unanswered()))
             mine.extend([await self._order(run_id, workload) for _ in range(workload.at_once - open_now)])
             await self.plane.next_receipt()
+
+    def _instruct(self, workload: Workload) -> None:
+        """Let the plane behave as the workload says."""
+        lost: set[int] = set()
+
+        def fate(event: Json) -> Fate:
+            seq: int = event["seq"]
+            if not workload.loses_every or seq % workload.loses_every or seq in lost:
+                return "take"
+            lost.add(seq)
+            return "lose"
+
+        self.plane.acks, self.plane.window, self.plane.on_event = workload.acks, workload.window, fate
 
     async def _order(self, run_id: str, workload: Workload) -> str:
         self.given += 1

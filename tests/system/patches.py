@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from driver.core.answers import Repeat
 from driver.core.commands import ToolCallData
 from driver.engine.intake import Intake
-from store import connection
 from store.events import OperationStarted
 from store.head import Ledger
 from store.records import Origin
@@ -62,8 +61,9 @@ def no_fsync_unnoticed() -> None:
 
 
 def _set_synchronous_off(expected: int) -> None:
-    settings = tuple(item for item in connection._SET if item[0] != "synchronous")
-    connection._SET = (*settings, ("synchronous", "OFF", expected))  # type: ignore[misc]
+    module: Any = import_module("store.connection")
+    settings = (item for item in module._SET if item[0] != "synchronous")
+    module._SET = (*settings, ("synchronous", "OFF", expected))
 
 
 class _Postponing:
@@ -88,7 +88,7 @@ def told_before_commit() -> None:
     original = Writer.__init__
 
     def init(self: Writer, ledger: Ledger, *rest: Any, **named: Any) -> None:  # noqa: ANN401
-        ledger.connection = _Postponing(ledger.connection)  # type: ignore[assignment]
+        ledger.connection = cast("sqlite3.Connection", _Postponing(ledger.connection))
         original(self, ledger, *rest, **named)
 
     Writer.__init__ = init  # type: ignore[method-assign]

@@ -248,7 +248,7 @@ class Sandbox:
             return found
 
     async def events_until(self, reached: Callable[[Json], bool]) -> None:
-        """Follow the journal through the newest life's local socket, until an event that `reached` accepts."""
+        """Follow the journal on the newest life's local socket, until an event that `reached` accepts."""
         await self.lives[-1].ready()
         with anyio.fail_after(PATIENCE_S):
             async with (

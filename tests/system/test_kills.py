@@ -18,6 +18,8 @@ from tests.system.campaign import (
     EIGHT,
     FAIL,
     INSISTENT,
+    LOSSY,
+    NARROW,
     ONE,
     READ,
     SLOW,
@@ -56,6 +58,10 @@ CALLS: Final = (
     (2, SLOW),
     (3, INSISTENT),
     (4, UNACKNOWLEDGED),
+    (12, EIGHT),
+    (3, NARROW),
+    (4, LOSSY),
+    (7, SLOW),
 )
 RECOVERIES: Final = ("recovery.before", "recovery.page", "recovery.after")
 
@@ -66,13 +72,19 @@ def strikes_at(boundary: str) -> list[Strike]:
     strikes: list[Strike] = []
     for number, (passing, workload) in enumerate(CALLS):
         if boundary == "link.acknowledged" and not workload.acks:
-            continue
-        # a start passes these once, whatever it is given to do
-        once = boundary.startswith("recovery.") or boundary == "link.welcomed"
-        strikes.append(Strike(boundary if once else f"{boundary}:{passing}", workload))
+            continue  # it is never passed
+        strikes.append(Strike(f"{boundary}:{_passing(boundary, passing, workload)}", workload))
         if number % 2:
             strikes.append(Strike(next(recoveries), workload))
     return strikes
+
+
+def _passing(boundary: str, wanted: int, workload: Workload) -> int:
+    """Return a passing that a life reaches: some boundaries a start passes once, and work never."""
+    if boundary.startswith("recovery.") or boundary == "link.welcomed":
+        return 1
+    # once the provider runs, a call needs no preparation
+    return min(wanted, workload.at_once) if boundary == "dispatch.prepared" else wanted
 
 
 async def campaign(zygote: Zygote, figures: Figures, strikes: Sequence[Strike]) -> None:
@@ -99,7 +111,7 @@ async def test_a_kill_at_any_moment(zygote: Zygote, figures: Figures) -> None:
     chance = random.Random(SEED)
 
     def moments() -> Iterator[tuple[float, Workload]]:
-        workloads = cycle([EIGHT, SLOW, ONE, UNACKNOWLEDGED, INSISTENT])
+        workloads = cycle([EIGHT, SLOW, LOSSY, UNACKNOWLEDGED, INSISTENT, NARROW])
         for workload in islice(workloads, RANDOM_KILLS // 2):
             yield chance.uniform(0, RANDOM_DELAY_S_MAX), workload
 

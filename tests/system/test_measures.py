@@ -81,7 +81,7 @@ async def calls_together(plane: ScriptedPlane, count: int) -> None:
         for number in numbers:
             name = f"together-{number}"
             await plane.give(call(name, run_id=f"run-{number % 8}", n=number))
-            await plane.until(lambda name=name: name in plane.history.receipts)
+            await plane.receipt_of(name)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(IN_FLIGHT):
