@@ -1,17 +1,18 @@
 """The command line's side of the local API: HTTP over the daemon's Unix sockets.
 
-Part of `driver.cli`; imports httpx2, click, pydantic and the replies. What goes wrong comes out as a click
-exception with the exit code that docs/cli.md promises, and with what to do next:
+Part of `driver.cli`; imports httpx2, click, pydantic, the replies and the API's codes. What goes wrong
+comes out as a click exception with the exit code that docs/cli.md promises, and with what to do next:
 
     click.ClickException
      ├── Unreachable   3   no daemon answers on the socket
      ├── Refused       1   the daemon refused
-     │   └── BadRequest 2  the request itself was wrong
+     │   ├── BadRequest 2   the request itself was wrong
+     │   └── Stopping   1   its journal has stopped, and it is about to exit
      └── Unreadable    1   what answers does not speak this API
 """
 
-import errno
 import os
+import socket
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,10 +27,13 @@ from pydantic import BaseModel, ValidationError
 from driver.cli.failures import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE
 from driver.cli.plain import plain
 from driver.cli.replies import ProblemReply
+from driver.local.errors import Code
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 30.0
 """Longer than any read of a healthy daemon takes."""
+
+_NOBODY: Final = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
 
 _USAGE: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 
@@ -73,6 +77,10 @@ class BadRequest(Refused):
     exit_code = EXIT_USAGE
 
 
+class Stopping(Refused):
+    """The daemon's journal has stopped, and it is about to exit."""
+
+
 class Unreadable(click.ClickException):
     """The answer is none of this API's."""
 
@@ -106,6 +114,7 @@ class LocalClient:
 
     def get(self, path: str, parameters: Parameters | None = None) -> bytes:
         """Return the body of a read, as it came."""
+        self._knock()
         with self._mapped():
             response = self._http.get(path, params=_texts(parameters or {}))
             self._refuse_unless_good(response)
@@ -126,6 +135,7 @@ class LocalClient:
         self, method: str, path: str, parameters: Parameters | None = None, *, patient: bool = False
     ) -> Iterator[str]:
         """Yield each line of a stream. `patient`: the next line may take for ever."""
+        self._knock()
         timeout = httpx2.Timeout(None if patient else ANSWER_S, connect=CONNECT_S)
         with (
             self._mapped(),
@@ -136,6 +146,15 @@ class LocalClient:
             self._refuse_unless_good(response)
             yield from response.iter_lines()
 
+    def _knock(self) -> None:
+        """Connect once, by hand: httpx2 leaves its socket open where a connection is refused."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(CONNECT_S)
+            try:
+                probe.connect(os.fspath(self._door.socket))
+            except OSError as error:
+                raise Unreachable(self._door, error) from error
+
     def _refuse_unless_good(self, response: httpx2.Response) -> None:
         if response.is_success:
             return
@@ -143,7 +162,7 @@ class LocalClient:
             problem = ProblemReply.model_validate_json(response.content)
         except ValidationError as error:
             raise Unreadable(self._door, f"HTTP {response.status_code} without a problem") from error
-        raise BadRequest(problem) if problem.status in _USAGE else Refused(problem)
+        raise _refusal(problem)
 
     @contextmanager
     def _mapped(self) -> Generator[None]:
@@ -151,6 +170,12 @@ class LocalClient:
             yield
         except httpx2.TransportError as error:
             raise Unreachable(self._door, error) from error
+
+
+def _refusal(problem: ProblemReply) -> Refused:
+    if problem.status in _USAGE:
+        return BadRequest(problem)
+    return Stopping(problem) if problem.code == Code.JOURNAL_STOPPED else Refused(problem)
 
 
 def _texts(parameters: Parameters) -> dict[str, str]:
@@ -162,22 +187,13 @@ def _texts(parameters: Parameters) -> dict[str, str]:
 
 def _why(cause: Exception, door: Door) -> str:
     """Return what a failed connection means, and what to do."""
-    number = _errno_of(cause)
-    if number in (errno.EACCES, errno.EPERM):
+    if isinstance(cause, PermissionError):
         return "you may not open it: run this as the daemon's user, or as a member of the socket's group"
-    if number in (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED):
+    if isinstance(cause, _NOBODY):
         return (
             "no daemon listens there. Is it running? See 'systemctl status effectd', "
             f"or start it with 'effectd run --config {door.config}'"
         )
-    if isinstance(cause, httpx2.TimeoutException):
+    if isinstance(cause, (TimeoutError, httpx2.TimeoutException)):
         return "the daemon does not answer in time. Look at its log; is its disk stalled?"
     return "the daemon went away in mid-answer. Is it restarting? Try again, and look at its log"
-
-
-def _errno_of(error: BaseException | None) -> int | None:
-    while error is not None:
-        if isinstance(error, OSError) and error.errno is not None:
-            return error.errno
-        error = error.__cause__ or error.__context__
-    return None

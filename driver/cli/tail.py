@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 from driver.cli import doors, views
-from driver.cli.client import LocalClient, Unreachable
+from driver.cli.client import LocalClient, Stopping, Unreachable
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show
 from driver.cli.replies import Event, Status
@@ -27,6 +27,9 @@ LAST: Final = 100
 RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 2.0
 """Between attempts to reach a daemon that restarts: nothing tells us when its socket is there."""
+
+AWAY: Final = (Unreachable, Stopping)
+"""What a daemon that restarts looks like from here."""
 
 
 @click.command()
@@ -83,16 +86,17 @@ class _Reader:
     def follow(self) -> None:
         """Write events for ever: a stream that ends, or breaks, is taken up again behind the last one."""
         while True:
-            with suppress(Unreachable):  # said below, whether it broke or ended
+            with suppress(*AWAY):  # said below, whether it broke or ended
                 self.read(follow=True)
             self._wait_for_daemon()
 
     def _wait_for_daemon(self) -> None:
+        time.sleep(RETRY_FIRST_S)  # one that stops may still answer, and end each stream at once
         waiting = False
         for delay_s in _delays():
             try:
                 status = self._client.read(Status, "/v1/status")
-            except Unreachable as error:
+            except AWAY as error:
                 if not waiting:
                     click.echo(f"The daemon went away; waiting for it. {error.format_message()}", err=True)
                 waiting = True

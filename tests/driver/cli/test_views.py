@@ -8,12 +8,15 @@ from typing import get_args, get_type_hints
 import pytest
 from rich.console import Console, RenderableType
 
-from driver.cli import views, words
 from driver.cli.hints import HINTS
 from driver.cli.main import COMMANDS
 from driver.cli.plain import plain
 from driver.cli.replies import Attempt, Command, Delivery, Event, Evidence, Operation, Page, Status, Story
 from driver.cli.story import story_lines
+from driver.cli.views import event_line, operation_table, status_lines, unsettled_lines, value_text
+from driver.cli.words import REASONS, duration, size
+from driver.cli.words import effect as effect_words
+from driver.cli.words import state as state_words
 from store.events import OperationNotExecuted, OperationUnknown
 from store.lifecycle import Effect, State
 
@@ -80,17 +83,17 @@ its whole story: deliveries, attempts, evidence, arguments, answer
 
 def test_an_unsettled_operation_says_what_how_sure_since_when_why_and_what_next() -> None:
     """Who is woken by it needs nothing else to begin."""
-    assert shown(views.unsettled_lines(page(lost()), NOW, " --config x.toml")) == UNSETTLED
+    assert shown(unsettled_lines(page(lost()), NOW, " --config x.toml")) == UNSETTLED
 
 
 def test_nothing_unsettled_is_good_news() -> None:
     """An empty list is said in words, not shown as an empty table."""
-    assert "Nothing is unsettled" in shown(views.unsettled_lines(page(), NOW))
+    assert "Nothing is unsettled" in shown(unsettled_lines(page(), NOW))
 
 
 def test_a_part_of_the_unsettled_does_not_look_like_all() -> None:
     """A page that is not the last says so."""
-    assert shown(views.unsettled_lines(page(lost(), cursor="x"), NOW)).startswith("More than 1 unsettled")
+    assert shown(unsettled_lines(page(lost(), cursor="x"), NOW)).startswith("More than 1 unsettled")
 
 
 @pytest.mark.parametrize(
@@ -104,13 +107,13 @@ def test_a_part_of_the_unsettled_does_not_look_like_all() -> None:
 )
 def test_an_effect_names_who_says_so(changes: dict[str, object], words_: str) -> None:
     """A guess never reads like proof."""
-    assert words_ in words.effect(lost(**changes))
+    assert words_ in effect_words(lost(**changes))
 
 
 def test_a_tool_name_cannot_rewrite_the_terminal() -> None:
     """Escape sequences, newlines and invisible characters are shown, not obeyed."""
     evil = lost(tool="a/\x1b[2J\u202e\nb", metadata={"title": "\x9b31m\x07"})
-    text = shown(views.unsettled_lines(page(evil), NOW)) + shown([views.operation_table(page(evil), NOW)])
+    text = shown(unsettled_lines(page(evil), NOW)) + shown([operation_table(page(evil), NOW)])
     assert "\x1b" not in text
     assert "\x9b" not in text
     assert "\u202e" not in text
@@ -119,7 +122,7 @@ def test_a_tool_name_cannot_rewrite_the_terminal() -> None:
 
 def test_markup_in_a_name_is_only_text() -> None:
     """Square brackets mean nothing."""
-    assert "[bold]x[/bold]" in shown(views.unsettled_lines(page(lost(tool="[bold]x[/bold]")), NOW))
+    assert "[bold]x[/bold]" in shown(unsettled_lines(page(lost(tool="[bold]x[/bold]")), NOW))
 
 
 @pytest.mark.parametrize(
@@ -138,12 +141,12 @@ def test_every_reason_has_its_words() -> None:
         for event in (OperationUnknown, OperationNotExecuted)
         for reason in get_args(get_type_hints(event)["reason"])
     }
-    assert set(words.REASONS) == reasons
+    assert set(REASONS) == reasons
 
 
 def test_every_state_has_its_words() -> None:
     """A state is never shown as a bare word."""
-    assert all(words.state(state) != state for state in State)
+    assert all(state_words(state) != state for state in State)
 
 
 def test_hints_name_only_commands_that_exist() -> None:
@@ -159,7 +162,7 @@ def test_hints_name_only_commands_that_exist() -> None:
 )
 def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
     """Nobody counts seconds of a day."""
-    assert words.duration(seconds) == text
+    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,7 @@ def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None
 )
 def test_a_size_has_one_unit(count: int, text: str) -> None:
     """Bytes are for machines."""
-    assert words.size(int(count)) == text
+    assert size(int(count)) == text
 
 
 STORY = f"""\
@@ -248,7 +251,7 @@ def test_a_story_is_told_in_the_order_of_time() -> None:
 
 def test_a_long_value_is_cut_and_says_so() -> None:
     """The terminal gets a beginning, and where the rest is."""
-    assert views.value_text("x" * 500).endswith("… (502 characters; --json has them all)")
+    assert value_text("x" * 500).endswith("… (502 characters; --json has them all)")
 
 
 def test_an_event_is_one_line() -> None:
@@ -266,7 +269,7 @@ def test_an_event_is_one_line() -> None:
             "data": {"effect": "unknown", "reason": "crash_window", "phase": "written", "attempts": 1},
         }
     )
-    assert shown([views.event_line(event)]) == (
+    assert shown([event_line(event)]) == (
         f"      14  2026-11-29 10:40:19.000Z  operation.unknown             {ID}  run=run-1"
         "  effect=unknown  reason=crash_window  phase=written\n"
     )
@@ -294,7 +297,7 @@ STATUS = Status.model_validate(
 
 def test_a_status_says_what_is_wrong() -> None:
     """What is unsettled stands there with its age, and the command that shows it."""
-    assert shown(views.status_lines(STATUS, NOW)) == (
+    assert shown(status_lines(STATUS, NOW)) == (
         "effectd sbx-7 is ready\n"
         "  unsettled   1, the oldest for 1 min 1 s: see 'effectd ops --unsettled'\n"
         "  link        none: stand-alone\n"
@@ -312,7 +315,7 @@ def test_a_fence_and_a_fault_drill_are_loud() -> None:
     fenced = STATUS.model_copy(
         update={"state": "fenced", "fence": "superseded", "fault_injection": ("kill_at",)}
     )
-    text = shown(views.status_lines(fenced, NOW)).splitlines()
+    text = shown(status_lines(fenced, NOW)).splitlines()
     assert text[0] == "effectd sbx-7 is fenced"
     assert text[1] == "  fence       superseded: it dispatches nothing, and refuses commands"
     assert text[2] == "  FAULT DRILL kill_at"

@@ -139,7 +139,8 @@ async def _write(world: World, commits: list[int]) -> None:
 async def test_a_wait_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
     """The next one goes on at the same place."""
     async with opened(tmp_path) as world:
-        with follower(world) as following:
+        following = follower(world)
+        with following:
             for _ in range(2):
                 with anyio.move_on_after(0.02) as waited:
                     await following.next_events()
@@ -152,22 +153,26 @@ async def test_a_wait_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
 async def test_a_client_that_leaves_is_forgotten(tmp_path: Path) -> None:
     """No subscription outlives its connection."""
     async with served(tmp_path) as world:
+        listeners = world.journal._listeners
         async with world.client() as client, client.stream("GET", "/v1/events?follow=true") as stream:
             await world.chatter(1)
             await first_lines(stream.aiter_lines(), 1)
-            assert len(world.journal._listeners) == 1
+            assert len(listeners) == 1
         with anyio.fail_after(5):
-            while world.journal._listeners:  # noqa: ASYNC110 - the server tells nobody that it noticed
+            while listeners:  # noqa: ASYNC110 - the server tells nobody that it noticed
                 await anyio.sleep(0.01)
 
 
 async def test_streams_may_not_take_all_connections(tmp_path: Path) -> None:
     """One more than the bound is refused; pages still come."""
-    async with served(tmp_path, streams_max=1) as world, world.client() as client:
-        async with client.stream("GET", "/v1/events?follow=true"):
-            answer = await world.get("/v1/events", follow="true")
-            assert (answer.status_code, answer.json()["code"]) == (503, "busy")
-            assert (await world.get("/v1/operations")).status_code == 200
+    async with (
+        served(tmp_path, streams_max=1) as world,
+        world.client() as client,
+        client.stream("GET", "/v1/events?follow=true"),
+    ):
+        answer = await world.get("/v1/events", follow="true")
+        assert (answer.status_code, answer.json()["code"]) == (503, "busy")
+        assert (await world.get("/v1/operations")).status_code == 200
 
 
 async def test_a_stream_that_breaks_does_not_look_complete(tmp_path: Path) -> None:

@@ -1,0 +1,229 @@
+"""`status`, `ops`, `show`, `runs`: real processes against a real daemon's sockets."""
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from anyio import to_thread
+from click.testing import CliRunner, Result
+
+from driver.cli.main import main
+from tests.driver.local.world import World, operation_id, served
+
+pytestmark = pytest.mark.anyio
+
+EFFECTD = (sys.executable, "-c", "from driver.cli.main import main; main()")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """A daemon's sockets, and the configuration that leads to them."""
+
+    world: World
+    config: Path
+
+    async def effectd(self, *arguments: str) -> Result:
+        """Run a command in a thread, as click's own runner does."""
+        return await to_thread.run_sync(run, self.config, *arguments)
+
+
+def run(config: Path, *arguments: str) -> Result:
+    """Run a command of the configuration `config`."""
+    return CliRunner().invoke(main, [*arguments, "--config", str(config)])
+
+
+def write_config(folder: Path) -> Path:
+    """Return the configuration of the world in `folder`."""
+    config = folder / "effectd.toml"
+    config.write_text(f'[driver]\nstate_dir = "{folder}/state"\nruntime_dir = "{folder}/run"\n')
+    return config
+
+
+@asynccontextmanager
+async def desk_in(folder: Path) -> AsyncGenerator[Desk]:
+    """A served world with one operation of each kind."""
+    async with served(folder) as world:
+        yield Desk(world=world, config=write_config(folder))
+
+
+@pytest.fixture(scope="module")
+async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Desk]:
+    """One that succeeded, one that is lost, one that waits."""
+    async with desk_in(tmp_path_factory.mktemp("desk")) as desk:
+        await desk.world.succeed("cmd-1", run="run-a", result={"id": 7})
+        await desk.world.lose("cmd-2", run="run-b")
+        await desk.world.accept("cmd-3", run="run-b", tool="mail/send")
+        yield desk
+
+
+async def test_ops_unsettled_shows_the_lost_one_alone(desk: Desk) -> None:
+    """What may have happened, why, and what to do next."""
+    done = await desk.effectd("ops", "--unsettled")
+    assert done.exit_code == 0
+    assert "1 unsettled, newest first." in done.stdout
+    assert operation_id("cmd-2") in done.stdout
+    assert "MAY HAVE HAPPENED: nobody has said whether it did" in done.stdout
+    assert "crash_window: the daemon died after the call may have left" in done.stdout
+    assert f"effectd show {operation_id('cmd-2')} --config {desk.config}" in done.stdout
+    assert operation_id("cmd-1") not in done.stdout
+
+
+async def test_ops_is_a_table_with_whole_ids(desk: Desk) -> None:
+    """Where nobody looks, nothing is wrapped: one line for each."""
+    lines = (await desk.effectd("ops")).stdout.splitlines()
+    assert lines[0].split() == ["OPERATION", "TOOL", "STATE", "EFFECT", "RUN", "ACCEPTED", "REASON"]
+    assert [line.split()[0] for line in lines[1:]] == [operation_id(f"cmd-{number}") for number in (3, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "commands"),
+    [
+        (("--run", "run-b"), ["cmd-3", "cmd-2"]),
+        (("--state", "succeeded"), ["cmd-1"]),
+        (("--tool", "mail/send"), ["cmd-3"]),
+        (("--effect", "occurred"), ["cmd-1"]),
+        (("--reason", "crash_window"), ["cmd-2"]),
+        (("--limit", "1"), ["cmd-3"]),
+    ],
+)
+async def test_ops_filters(desk: Desk, arguments: tuple[str, ...], commands: list[str]) -> None:
+    """Each filter of the API is an option; --json is the API's own page."""
+    page = json.loads((await desk.effectd("ops", "--json", *arguments)).stdout)
+    assert [item["command_id"] for item in page["items"]] == commands
+    assert page["truncated"] is ("--limit" in arguments)
+
+
+async def test_a_cursor_goes_on(desk: Desk) -> None:
+    """The line under a page that is not the last can be typed."""
+    done = await desk.effectd("ops", "--limit", "2")
+    cursor = done.stdout.rsplit("--cursor ", 1)[1].strip()
+    rest = await desk.effectd("ops", "--cursor", cursor, "--json")
+    assert [item["command_id"] for item in json.loads(rest.stdout)["items"]] == ["cmd-1"]
+
+
+@pytest.mark.parametrize("wanted", ["cmd-2", operation_id("cmd-2")])
+async def test_show_takes_the_id_of_the_operation_or_of_its_command(desk: Desk, wanted: str) -> None:
+    """An alarm of the plane names the command."""
+    done = await desk.effectd("show", wanted)
+    assert done.exit_code == 0
+    assert done.stdout.startswith(operation_id("cmd-2"))
+    assert "attempt 1: intent recorded (event 5)" in done.stdout
+    assert "its receipt is event 6 (operation.unknown)" in done.stdout
+    assert '{"title": "x"}' in done.stdout
+
+
+async def test_show_as_json_is_the_whole(desk: Desk) -> None:
+    """As the API has it."""
+    told = json.loads((await desk.effectd("show", "cmd-1", "--json")).stdout)
+    assert told["result"] == {"id": 7}
+
+
+async def test_runs_and_status(desk: Desk) -> None:
+    """Where something is unsettled it says how much."""
+    lines = (await desk.effectd("runs")).stdout.splitlines()
+    assert [line.split()[:3] for line in lines[1:]] == [["run-b", "2", "1"], ["run-a", "1", "0"]]
+    status = await desk.effectd("status")
+    assert status.stdout.startswith("effectd sbx-7 is ready\n  unsettled   1, the oldest for ")
+    assert json.loads((await desk.effectd("status", "--json")).stdout)["driver_id"] == "sbx-7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "text"),
+    [
+        (("show", "op_none"), 1, "this journal has no operation 'op_none'"),
+        (("show", "none"), 1, "this journal has no command 'none'"),
+        (("show", "a/../b"), 1, "no_such_path"),
+        (("ops", "--cursor", "x"), 2, "must be the `next` of an earlier page"),
+        (("ops", "--run", "a b"), 2, "run: "),
+        (("ops", "--limit", "501"), 2, "not in the range"),
+        (("ops", "--reason", "because"), 2, "is not one of"),
+        (("ops", "--state", "finished"), 2, "is not one of"),
+    ],
+)
+async def test_a_refusal_has_its_exit_code(
+    desk: Desk, arguments: tuple[str, ...], exit_code: int, text: str
+) -> None:
+    """1 refused, 2 usage; the error goes to standard error, and nothing to standard output."""
+    done = await desk.effectd(*arguments)
+    assert (done.exit_code, done.stdout) == (exit_code, "")
+    assert text in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status",), ("ops",), ("show", "op_x"), ("runs",), ("tail",), ("tail", "--follow")]
+)
+def test_without_a_daemon_every_read_says_what_to_do(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Exit code 3, and how to start it."""
+    config = write_config(tmp_path)
+    done = run(config, *arguments)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "systemctl status effectd" in done.stderr
+    assert f"effectd run --config {config}" in done.stderr
+
+
+def test_a_stale_socket_is_no_daemon(tmp_path: Path) -> None:
+    """What a kill left behind is not reached either."""
+    config = write_config(tmp_path)
+    (tmp_path / "run").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(os.fspath(tmp_path / "run" / "inspect.sock"))
+    done = run(config, "status")
+    assert done.exit_code == 3
+    assert "no daemon listens there" in done.stderr
+
+
+def test_an_unusable_configuration_is_named(tmp_path: Path) -> None:
+    """Exit code 2, before anything is asked."""
+    config = tmp_path / "effectd.toml"
+    config.write_text("[driver]\nruntime_dri = 1\n")
+    done = run(config, "status")
+    assert done.exit_code == 2
+    assert "runtime_dri" in done.stderr
+
+
+async def test_piped_output_has_no_colour(desk: Desk) -> None:
+    """A real process, its output into a pipe."""
+    done = await to_thread.run_sync(
+        lambda: subprocess.run(
+            [*EFFECTD, "ops", "--unsettled", "--config", desk.config], capture_output=True, check=True
+        )
+    )
+    assert b"\x1b" not in done.stdout
+    assert operation_id("cmd-2").encode() in done.stdout
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+async def test_a_terminal_has_colour_unless_it_is_not_wanted(
+    desk: Desk, environment: dict[str, str], coloured: bool
+) -> None:
+    """A real process on a pseudo-terminal."""
+    shown = await to_thread.run_sync(_on_terminal, desk.config, environment)
+    assert operation_id("cmd-2") in shown
+    assert ("\x1b[1;33m" in shown) is coloured
+
+
+def _on_terminal(config: Path, environment: dict[str, str]) -> str:
+    ours, theirs = pty.openpty()
+    plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    with subprocess.Popen(
+        [*EFFECTD, "ops", "--unsettled", "--config", config],
+        stdout=theirs,
+        env={**plain, "TERM": "xterm", "COLUMNS": "200", **environment},
+    ):
+        os.close(theirs)
+        found = b""
+        try:
+            while piece := os.read(ours, 65_536):
+                found += piece
+        except OSError:  # how a pseudo-terminal says that the other side is closed
+            pass
+    os.close(ours)
+    return found.decode()
