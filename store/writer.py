@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from store import files
+from store.connection import PAGE_BYTES
 from store.errors import JournalFailed
 from store.folder import write_durably
 from store.head import Ledger, write_head
@@ -30,6 +31,7 @@ ROOM_CACHED_S: Final = 1.0
 """How old the last look at the disk's room may be."""
 CHECKPOINT_PAGES: Final = 1_000
 """Pages in the `-wal` after which it is checkpointed: SQLite's own default; much more is slower, not faster."""
+CHECKPOINT_BYTES: Final = CHECKPOINT_PAGES * PAGE_BYTES
 _PAGES_A_COMMIT: Final = 12.0
 """A first guess; later the last checkpoint tells."""
 
@@ -119,6 +121,7 @@ class Writer:
         self._marked = self._unclean.exists()
         self._commits_in_wal = 0
         self._pages_a_commit = _PAGES_A_COMMIT
+        self._wal_bytes = self._wal_bytes_before = 0
         self.look()
 
     def commit(self, units: Sequence[Callable[[Transaction], object]]) -> Committed:
@@ -169,6 +172,7 @@ class Writer:
     def _after_commit(self) -> None:
         self._boundary("journal.after_commit")
         self._commits_in_wal += 1
+        self._wal_bytes = self._wal.stat().st_size
         if not self._marked:
             self._mark_unclean()
 
@@ -197,8 +201,14 @@ class Writer:
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether the `-wal` holds enough pages that a checkpoint is due."""
-        return self._commits_in_wal * self._pages_a_commit >= CHECKPOINT_PAGES
+        """Whether the `-wal` holds enough pages that a checkpoint is due.
+
+        SQLite does not tell how many it holds, and the file does not shrink when it begins anew; so they are
+        estimated from the last time, and a file that grows has certainly as many as it is long.
+        """
+        if self._commits_in_wal * self._pages_a_commit >= CHECKPOINT_PAGES:
+            return True
+        return self._wal_bytes > max(CHECKPOINT_BYTES, self._wal_bytes_before)
 
     def checkpoint(self, mode: str = "PASSIVE") -> None:
         """Copy the `-wal` into the file, and fsync it. Raises `JournalFailed`, also where SQLite did not finish."""
@@ -213,6 +223,7 @@ class Writer:
         if self._commits_in_wal and pages > 0:
             self._pages_a_commit = max(1.0, pages / self._commits_in_wal)
         self._commits_in_wal = 0
+        self._wal_bytes_before = self._wal_bytes
 
     def finish(self) -> None:
         """Bring everything into the one file, so that no `-wal` is left. Raises `JournalFailed`.

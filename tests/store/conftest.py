@@ -1,0 +1,60 @@
+"""A journal in a folder of its own, an exact clock, and identities that count up."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from store.journal import Journal, JournalSettings, open_journal
+
+
+class Clock:
+    """A clock that moves a millisecond each time it is read."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+
+class Ids:
+    """Identities of 32 hex digits that count up."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> str:
+        self.count += 1
+        return f"{self.count:032x}"
+
+
+Open = Callable[..., AbstractAsyncContextManager[Journal]]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> JournalSettings:
+    """Where the test's journal lives."""
+    return JournalSettings(state_dir=tmp_path / "state", runtime_dir=tmp_path / "run")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The test's clock."""
+    return Clock()
+
+
+@pytest.fixture
+def opened(settings: JournalSettings, clock: Clock) -> Open:
+    """Open the test's journal; again and again, if it is closed in between."""
+    new_id = Ids()
+
+    def open_(
+        changed: JournalSettings = settings, boundary: Callable[[str], None] = lambda _: None
+    ) -> AbstractAsyncContextManager[Journal]:
+        return open_journal(changed, clock=clock, new_id=new_id, boundary=boundary)
+
+    return open_

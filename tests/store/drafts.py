@@ -1,0 +1,175 @@
+"""Drafts of events, short to write: operation `n` belongs to command `cmd-n` and, unless told, to run `run-1`."""
+
+import json
+
+from store.events import (
+    AttemptEnded,
+    CommandAccepted,
+    CommandCompleted,
+    CommandRefused,
+    Draft,
+    DriverStarted,
+    LateResult,
+    OperationFailed,
+    OperationNotExecuted,
+    OperationReconciled,
+    OperationStarted,
+    OperationSucceeded,
+    OperationUnknown,
+)
+from store.lifecycle import Effect
+from store.records import CommandId, Digest, JsonValue, OperationId, Origin, RunId, Timestamp
+
+LATER = Timestamp("2031-01-01T00:00:00.000000Z")
+ALIKE = Digest("a" * 64)
+
+
+def command_id(n: int) -> CommandId:
+    return CommandId(f"cmd-{n}")
+
+
+def operation_id(n: int) -> OperationId:
+    return OperationId(f"op_{n:032x}")
+
+
+def digest(n: int) -> Digest:
+    return Digest(f"{n:064x}")
+
+
+def accepted(
+    n: int,
+    *,
+    run: str = "run-1",
+    tool: str = "issues/create",
+    write: bool = True,
+    args: Digest | None = None,
+    resumes: tuple[RunId, ...] | None = None,
+    expires_at: Timestamp | None = None,
+) -> Draft:
+    return Draft(
+        data=CommandAccepted(
+            kind="tool.call",
+            content_digest=digest(n),
+            tool=tool,
+            args_digest=args or digest(n),
+            write=write,
+            identical="guard-unsettled",
+            repeat=False,
+            resumes=resumes,
+            expires_at=expires_at,
+        ),
+        run_id=RunId(run),
+        command_id=command_id(n),
+        operation_id=operation_id(n),
+        origin=Origin.PLANE,
+        payload=json.dumps({"tool": tool, "arguments": {"n": n}}).encode(),
+    )
+
+
+def accepted_command(
+    n: int, kind: str, data: JsonValue, *, run: str = "run-1", target: int | None = None
+) -> Draft:
+    return Draft(
+        data=CommandAccepted(kind=kind, content_digest=digest(n)),
+        run_id=RunId(run),
+        command_id=command_id(n),
+        operation_id=None if target is None else operation_id(target),
+        origin=Origin.PLANE,
+        payload=json.dumps(data).encode(),
+    )
+
+
+def completed(n: int, result: JsonValue = None) -> Draft:
+    return Draft(data=CommandCompleted(result=result), command_id=command_id(n))
+
+
+def refused(n: int, *, run: str = "run-1") -> Draft:
+    return Draft(
+        data=CommandRefused(code="invalid", message="no tool", content_digest=digest(n)),
+        run_id=RunId(run),
+        command_id=command_id(n),
+        origin=Origin.PLANE,
+    )
+
+
+def started(n: int, *, attempt: int = 1, deadline_at: Timestamp = LATER) -> Draft:
+    return Draft(
+        data=OperationStarted(
+            tool="issues/create",
+            attempt=attempt,
+            idempotency_key=operation_id(n),
+            key_carrier="meta",
+            idempotent=False,
+            dedupe_horizon_s=None,
+            args_digest=digest(n),
+            deadline_at=deadline_at,
+        ),
+        operation_id=operation_id(n),
+    )
+
+
+def attempt_ended(n: int, *, attempt: int = 1) -> Draft:
+    data = AttemptEnded(attempt=attempt, phase="written", outcome="unknown", reason="connection_lost")
+    return Draft(data=data, operation_id=operation_id(n))
+
+
+def succeeded(
+    n: int, *, attempts: int = 1, result: JsonValue = None, receipt: JsonValue = "issue-7"
+) -> Draft:
+    data = OperationSucceeded(
+        result={"content": []} if result is None else result,
+        receipt=receipt,
+        attempts=attempts,
+        duration_ms=12,
+        phase="answered",
+    )
+    return Draft(data=data, operation_id=operation_id(n))
+
+
+def failed(
+    n: int,
+    *,
+    effect: Effect = Effect.UNKNOWN,
+    unsettled: bool = False,
+    attempts: int = 1,
+    result: JsonValue = None,
+) -> Draft:
+    data = OperationFailed(
+        effect=effect,
+        error={"code": 500, "message": "no"},
+        error_means="unsettled" if unsettled else "reported",
+        result=result,
+        receipt=None,
+        attempts=attempts,
+        phase="answered",
+    )
+    return Draft(data=data, operation_id=operation_id(n))
+
+
+def not_executed(n: int) -> Draft:
+    return Draft(data=OperationNotExecuted(reason="cancelled"), operation_id=operation_id(n))
+
+
+def unknown(n: int, *, attempts: int = 1) -> Draft:
+    return Draft(
+        data=OperationUnknown(reason="crash_window", phase="written", attempts=attempts),
+        operation_id=operation_id(n),
+    )
+
+
+def late(n: int, *, effect: Effect = Effect.OCCURRED, attempt: int = 1) -> Draft:
+    data = LateResult(attempt=attempt, effect=effect, result={"content": ["late"]}, receipt="late-7")
+    return Draft(data=data, operation_id=operation_id(n))
+
+
+def reconciled(
+    n: int, effect: Effect, *, actor: str = "operator:1000", started_seq: int | None = None
+) -> Draft:
+    data = OperationReconciled(
+        effect=effect, actor=actor, basis="operator", note="looked", evidence=(), started_seq=started_seq
+    )
+    return Draft(data=data, operation_id=operation_id(n), best_effort=actor.startswith("supervisor"))
+
+
+def driver_started() -> Draft:
+    return Draft(data=DriverStarted(software="effectd/0.1.0"))
