@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "runs": ("driver.cli.ops:runs", "Runs, and how much of each is unsettled."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
     "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
+    "demo": ("driver.cli.demo:demo", "The whole story in one minute, on real processes."),
 }
 """Every subcommand, in the order of `effectd --help`. A new one is one line here, and its module."""
 

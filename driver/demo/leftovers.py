@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+from anyio import to_thread
 
 GRACE_S: Final = 5.0
 """How long they have to notice that their daemon is gone: a server on stdio sees its input end at once."""
 
 
 def processes_in(folder: Path) -> Iterator[int]:
-    """Yield the id of every other process that has to do with `folder`."""
+    """Yield the id of every other process that has to do with `folder`. Blocks."""
     needle = os.fsencode(folder)
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and int(process.name) != os.getpid() and _belongs(process, needle):
@@ -37,7 +38,7 @@ def _belongs(process: Path, needle: bytes) -> bool:
 
 async def gone(folder: Path) -> None:
     """Return once no process has to do with `folder` any more: they end by themselves, or are ended."""
-    for pid in list(processes_in(folder)):
+    for pid in await to_thread.run_sync(lambda: list(processes_in(folder))):
         with contextlib.suppress(ProcessLookupError):
             await _end(os.pidfd_open(pid))
 

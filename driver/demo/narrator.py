@@ -3,12 +3,13 @@
 Part of `driver.demo`; imports rich and the tally. On a terminal it is drawn, in a pipe it is plain text.
 """
 
+import re
+import textwrap
 from collections.abc import Sequence
 from typing import Final
 
 from rich import box
 from rich.console import Console
-from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +17,13 @@ from rich.text import Text
 from driver.demo.repository import Commit
 from driver.demo.tally import Count, Outcome, Row, wrong
 
-_QUOTE_STYLE: Final = "dim"
+_QUOTE_STYLE: Final = "bright_black"
+_INDENT: Final = 5
+_HIGHLIGHTS: Final = {
+    "cyan": ["operation.started"],
+    "green": ["operation.succeeded"],
+    "bold yellow": ["operation.unknown", "MAY HAVE HAPPENED", "in_doubt"],
+}
 
 
 class Narrator:
@@ -53,12 +60,22 @@ class Narrator:
     def quote(self, source: str, text: str) -> None:
         """Show what a program or the journal says, as it says it."""
         for line in text.rstrip().splitlines():
-            self._line(Text(f"     {source} {self._bar} {line.rstrip()}", style=_QUOTE_STYLE))
+            self._line(Text(f"{' ' * _INDENT}{source} {self._bar} {line.rstrip()}", style=_QUOTE_STYLE))
 
-    def command(self, command: str, output: str) -> None:
-        """Show a command that a person could type now, and what it printed."""
-        self._line(Text.assemble("   ", (f"$ {command}", "bold")))
-        self.quote("", output)
+    def command(self, command: str, output: str, *, cropped: bool = False) -> None:
+        """Show a command that a person could type now, and what it printed; `cropped`, a long line is cut."""
+        self._line(Text.assemble(" " * _INDENT, (f"$ {command}", "bold")))
+        for line in output.rstrip().splitlines():
+            self._printed(line.rstrip(), cropped=cropped)
+
+    def _printed(self, line: str, *, cropped: bool) -> None:
+        """Show a line of a program's. A terminal gets no line that is wider than itself."""
+        width = self._console.width - _INDENT if self._console.is_terminal else len(line) + 1
+        for part in _cut(line, width) if cropped else _wrapped(line, width):
+            text = Text(" " * _INDENT + part, style=_QUOTE_STYLE)
+            for style, words in _HIGHLIGHTS.items():
+                text.highlight_words(words, style)
+            self._line(text)
 
     def history(self, commits: Sequence[Commit]) -> None:
         """Show the repository's history, the witness."""
@@ -94,12 +111,26 @@ class Narrator:
             counts = sum(len(outcome.row.counts) + len(outcome.checks) for outcome in outcomes)
             self._line(Text(f"All {counts} counts are as promised.", style="bold green"))
 
-    def pad(self) -> None:
-        """Leave a line."""
-        self._console.print(Padding("", (0, 0)))
-
     def _line(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True)
+
+
+def _cut(line: str, width: int) -> list[str]:
+    return [line if len(line) <= width else f"{line[: width - 1]}…"]
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Wrap a line of labelled text, so that the label stands alone in its column."""
+    label = re.match(r" *(\S+ {2,})?", line)
+    hanging = " " * (label.end() if label else 0)
+    return textwrap.wrap(
+        line, width, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 commit`, `2 commits`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _cells(row: Row) -> tuple[Text, ...]:

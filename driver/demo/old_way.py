@@ -10,6 +10,7 @@ from typing import Final
 
 from driver.demo.inmemory import EXIT_UNDELIVERED, RECEIPT_TRIES
 from driver.demo.lossy import LossyPlane, lossy_plane
+from driver.demo.narrator import counted
 from driver.demo.processes import Player, player
 from driver.demo.repository import GIT_ENV
 from driver.demo.stage import COMMIT_TOOL, Stage
@@ -38,16 +39,16 @@ async def play(stage: Stage) -> Outcome:
         await _second_life(stage, plane)
     commits = await repository.count(SUBJECT)
     tell.point(
-        f'One command, {commits} commits "{SUBJECT}"; the second swallowed work that was not meant for it.'
+        f'{counted(commits, "commit")} "{SUBJECT}" for one command; the last one swallowed timeouts.py.'
     )
     return Outcome(
         row=Row(
-            act=TITLE,
+            act="three lost receipts",
             driver="in memory",
             asked=1,
             commits=Count(what=f'commits "{SUBJECT}"', expected=2, found=commits),
             receipts=Count(what=f"receipts of {COMMAND_ID}", expected=1, found=plane.receipts),
-            known="succeeded (once)",
+            known="succeeded, once",
         ),
         checks=[Count(what=f"deliveries of {COMMAND_ID}", expected=2, found=plane.deliveries)],
     )

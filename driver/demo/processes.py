@@ -8,7 +8,7 @@ import contextlib
 import os
 import subprocess
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -48,6 +48,11 @@ class Player:
     lines: deque[str] = field(default_factory=lambda: deque[str](maxlen=TAIL_LINES))
     silent: anyio.Event = field(default_factory=anyio.Event)
     """Set once it has written its last line."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
 
     @property
     def tail(self) -> str:
@@ -131,16 +136,16 @@ async def player(
     await process.aclose()
 
 
-async def answer(command: Sequence[str]) -> str:
-    """Run a short command to its end, and return what it printed. Raises `ProcessEnded` where it failed.
+async def answer(command: Sequence[str], *, good: Container[int] = (0,)) -> str:
+    """Run a short command to its end, and return what it printed.
 
-    Cancelled, it ends the command.
+    Raises `ProcessEnded` where its exit code is none of `good`. Cancelled, it ends the command.
     """
     lines: list[str] = []
     async with player(
         f"'{' '.join(command)}'", command, heard=lines.append, env={"COLUMNS": str(COLUMNS)}
     ) as running:
         code = await running.ended()
-    if code != 0:
+    if code not in good:
         raise running.premature(code)
     return "\n".join(lines)

@@ -59,6 +59,10 @@ class Repository:
         await anyio.Path(self.folder / name).write_text(text)
         await self._git("add", "--", name)
 
+    async def commit(self, subject: str) -> None:
+        """Commit what is staged."""
+        await self._git("commit", "--quiet", "--message", subject)
+
     async def commits(self) -> tuple[Commit, ...]:
         """Return the history, newest first."""
         text = await self._git("log", "--format=%h%x00%s")
@@ -85,7 +89,7 @@ async def make_repository(folder: Path) -> Repository:
         await to_thread.run_sync(_run_git, folder, ("config", name, value))
     made = Repository(folder)
     await made.stage("README", "A scratch repository: the demo's only witness.\n")
-    await to_thread.run_sync(_run_git, folder, ("commit", "--quiet", "--message", "Begin"))
+    await made.commit("Begin")
     return made
 
 

@@ -20,6 +20,7 @@ from driver.demo.errors import MissingProgram
 from driver.demo.leftovers import gone
 from driver.demo.narrator import Narrator
 from driver.demo.repository import Repository, git_program, make_repository
+from driver.demo.service import Service, service
 
 COMMIT_TOOL: Final = "git_commit"
 """The tool of mcp-server-git that every act calls."""
@@ -35,8 +36,8 @@ class Stage:
     repository: Repository
     git_server: tuple[str, ...]
     """The command line of mcp-server-git, for the repository."""
-    effectd: str
-    """The program `effectd`, of this installation."""
+    service: Service
+    """effectd, installed as it is, and a plane for it."""
     narrator: Narrator
 
 
@@ -51,23 +52,40 @@ def installed(program: str, install: str) -> str:
 @asynccontextmanager
 async def stage(narrator: Narrator) -> AsyncGenerator[Stage]:
     """Make a stage, and leave nothing of it behind: no process, no file. Raises `MissingProgram` first."""
+    found = await to_thread.run_sync(_prepare)
+    try:
+        repository = await make_repository(found.folder / "repository")
+        git_server = (found.server, "--repository", str(repository.folder))
+        async with service(found.folder / "effectd", found.effectd, git_server) as running:
+            yield Stage(
+                folder=found.folder,
+                repository=repository,
+                git_server=git_server,
+                service=running,
+                narrator=narrator,
+            )
+    finally:
+        with anyio.CancelScope(shield=True):
+            await gone(found.folder)
+            await to_thread.run_sync(partial(shutil.rmtree, found.folder, ignore_errors=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What a stage is made of."""
+
+    folder: Path
+    server: str
+    effectd: str
+
+
+def _prepare() -> _Found:
+    """Look for the programs, and make the scratch folder once all are there. Blocks."""
     git_program()
     server = installed("mcp-server-git", "install effectd with its extra: pip install 'effectd[demo]'")
     effectd = installed("effectd", "install effectd itself, as 'make demo' does")
     folder = Path(tempfile.mkdtemp(prefix="effectd-demo-", dir=_place()))
-    try:
-        repository = await make_repository(folder / "repository")
-        yield Stage(
-            folder=folder,
-            repository=repository,
-            git_server=(server, "--repository", str(repository.folder)),
-            effectd=effectd,
-            narrator=narrator,
-        )
-    finally:
-        with anyio.CancelScope(shield=True):
-            await gone(folder)
-            await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+    return _Found(folder=folder, server=server, effectd=effectd)
 
 
 def _place() -> str | None:

@@ -1,11 +1,13 @@
 """What the demo holds itself to: every count that it shows beside the count that it must be.
 
-Part of `driver.demo`, pure: standard library only. The exit code is decided here and nowhere else.
+Part of `driver.demo`, pure: imports pydantic's word for JSON. The exit code is decided here and nowhere else.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from pydantic import JsonValue
 
 EXIT_TRUE: Final = 0
 EXIT_WRONG: Final = 1
@@ -69,3 +71,29 @@ def wrong(outcomes: Iterable[Outcome]) -> tuple[Count, ...]:
 def exit_code(outcomes: Sequence[Outcome]) -> int:
     """Return 0 where every act was played and every count is right, else 1."""
     return EXIT_TRUE if outcomes and not wrong(outcomes) else EXIT_WRONG
+
+
+def table(outcomes: Sequence[Outcome]) -> dict[str, JsonValue]:
+    """Return the final table for machines: a row for each act, and whether everything is as promised."""
+    return {
+        "acts": [_as_json(outcome) for outcome in outcomes],
+        "wrong": [count.what for count in wrong(outcomes)],
+        "right": exit_code(outcomes) == EXIT_TRUE,
+    }
+
+
+def _as_json(outcome: Outcome) -> dict[str, JsonValue]:
+    row = outcome.row
+    counts: list[JsonValue] = [
+        {"what": count.what, "expected": count.expected, "found": count.found}
+        for count in (*row.counts, *outcome.checks)
+    ]
+    return {
+        "act": row.act,
+        "driver": row.driver,
+        "asked": row.asked,
+        "commits": row.commits.found,
+        "receipts": row.receipts.found,
+        "known": row.known,
+        "counts": counts,
+    }
