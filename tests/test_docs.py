@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -13,8 +14,9 @@ from driver.config.models import Config
 from driver.config.providers import McpProviderTable, ToolTable
 from driver.config.support import FEATURES
 from driver.config.table import Table
-from store import folder
 from store.errors import OpenRefused
+from store.folder import entered
+from tests import cli_reference
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
@@ -100,6 +102,14 @@ def section_of(page: str, heading: str) -> str:
     return page.partition(f"## `{heading}`")[2].partition("\n| ")[0]
 
 
+# --- cli.md
+
+
+def test_the_command_line_reference_is_what_the_commands_say() -> None:
+    """Each command and each option stands in cli.md, in the words of its own help, and nothing else does."""
+    assert cli_reference.written() == cli_reference.reference(), "run: python -m tests.cli_reference"
+
+
 # --- operations.md
 
 
@@ -118,7 +128,9 @@ def test_every_refusal_of_the_journal_stands_in_the_operations_guide() -> None:
     phrases = re.findall(r"^\| `(.+?)` \|", section, flags=re.MULTILINE)
     source = {item: inspect.getsource(item) for item in _refusals()}
     # the folder's words stand where it is looked at
-    texts = " ".join("\n".join([*source.values(), inspect.getsource(folder)]).split())
+    texts = " ".join(
+        "\n".join([*source.values(), inspect.getsource(sys.modules[entered.__module__])]).split()
+    )
     assert len(phrases) == len(source)
     assert [phrase for phrase in phrases if phrase not in re.sub(r'" f?"', "", texts)] == []
 
