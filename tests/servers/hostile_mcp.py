@@ -178,9 +178,10 @@ def _late_error(server: Hostile, request_id: Any, arguments: Json) -> None:  # n
 
 
 @mode("garbage")
-def _garbage(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+def _garbage(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """Answers `seconds` after the garbage."""
     server.raw(b"Traceback (most recent call last):\n")
-    server.answer(request_id, text("done"))
+    threading.Timer(arguments["seconds"], server.answer, (request_id, text("done"))).start()
 
 
 @mode("garbage-flood")

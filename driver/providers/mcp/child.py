@@ -152,8 +152,10 @@ class Child:
                 text = line[:STDERR_LINE_BYTES_MAX].decode("utf-8", "backslashreplace")
                 log.debug("server_stderr", provider=self._provider, pid=self.pid, text=text)
 
-    async def close(self) -> None:
+    async def close(self, *, politely: bool) -> None:
         """End the server and all of its group: close stdin, then SIGTERM, then SIGKILL. At most 6 s.
+
+        `politely`: it has `POLITE_EXIT_S` for an exit of its own before it is sent any signal.
 
         Nobody else may be reading its pipes any more. A cancelled caller waits for it all the same.
         """
@@ -161,7 +163,7 @@ class Child:
             async with anyio.create_task_group() as draining:
                 draining.start_soon(_discard, self._stdout)
                 draining.start_soon(_discard, self._stderr)
-                await self._end()
+                await self._end(politely=politely)
                 draining.cancel_scope.cancel()
             _close_all((self._stdout, self._stderr))
             if self.exit_status is None:
@@ -170,11 +172,11 @@ class Child:
                 await self._process.aclose()
         log.debug("server_ended", provider=self._provider, pid=self.pid, exit_status=self.exit_status)
 
-    async def _end(self) -> None:
+    async def _end(self, *, politely: bool) -> None:
         if self._stdin is not None:
             os.close(self._stdin)
             self._stdin = None
-        if not await self._exits_within(POLITE_EXIT_S):
+        if not politely or not await self._exits_within(POLITE_EXIT_S):
             self._signal_group(signal.SIGTERM)
             if not await self._exits_within(TERM_EXIT_S):
                 self._signal_group(signal.SIGKILL)

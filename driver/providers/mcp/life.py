@@ -65,6 +65,8 @@ REQUEST_CANCELLED: Final = -32_800
 _FIRST_ID: Final = 1_000
 """The SDK's session counts its own requests up from 1, and makes a handful."""
 
+_TOO_LATE: Final = NotSent(reason="deadline", message="the deadline passed before the server took the call")
+
 Mode: TypeAlias = Literal["auto", "legacy"]
 """How the protocol is negotiated: by `server/discover` first, or by `initialize` alone."""
 
@@ -309,6 +311,10 @@ class Life:
         arguments = arguments_of(call, self._settings.key)
         if isinstance(arguments, NotSent):
             return arguments
+        # the last look: from here to the first byte nothing waits
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        if anyio.current_time() >= deadline:
+            return _TOO_LATE
         exchange = self._exchange(call, arguments, progress)
         self._waiting += 1
         try:
@@ -344,7 +350,7 @@ class Life:
             self._listen_to(call, exchange)
             return disturbance
         if self._let_go(call, exchange, wanted=False):
-            return NotSent(reason="deadline", message="the deadline passed before the server took the call")
+            return _TOO_LATE
         return Silence(cause="deadline", message=f"no answer within {call.timeout_s:g} s")
 
     def _let_go(self, call: ToolCall, exchange: Exchange, *, wanted: bool) -> bool:

@@ -165,8 +165,7 @@ class McpProvider:
         try:
             self._life = await self._begin_life()
         except ConnectFailed as failed:
-            if failed.died and self._mode == "auto" and isinstance(self._settings.server, StdioServer):
-                # some servers of the older era end when their first request is not `initialize`
+            if failed.died and self._may_be_older:
                 self._mode = "legacy"
                 return await self._connect()
             self._mode = "auto"
@@ -177,6 +176,12 @@ class McpProvider:
             self._mode = "auto" if self._life.dialect.modern else "legacy"
         return None
 
+    @property
+    def _may_be_older(self) -> bool:
+        """Some servers of the older era end when their first request is not `initialize`."""
+        stdio = isinstance(self._settings.server, StdioServer)
+        return stdio and self._mode == "auto" and not self._closing.is_set()
+
     async def _begin_life(self) -> Life:
         assert self._tasks is not None
         life = Life(self._settings, self._late, mode=self._mode)
@@ -186,6 +191,8 @@ class McpProvider:
     async def _live(self, life: Life, *, task_status: TaskStatus[None]) -> None:
         """Run one connection to its end, and take note of how long it lasted."""
         self._lives.add(life)
+        if self._closing.is_set():
+            life.stop()
         began = anyio.current_time()
         try:
             await life.run(task_status=task_status)

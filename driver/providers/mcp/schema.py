@@ -22,7 +22,7 @@ from referencing.jsonschema import EMPTY_REGISTRY
 from driver.providers.mcp.jsonrpc import write_message
 from store.records import JsonValue
 
-STEPS_MAX: Final = 20_000
+STEPS_MAX: Final = 10_000
 """Keywords looked at in one validation: an honest one takes a few hundred, these a tenth of a second."""
 SCHEMA_BYTES_MAX: Final = 65_536
 """A larger schema is not used: to hold one of this size against its meta-schema takes a tenth of a second."""

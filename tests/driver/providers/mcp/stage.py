@@ -87,8 +87,18 @@ class Stage:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process is there."""
-    return Path(f"/proc/{pid}").exists()
+    """Return whether a process is there, and not only waiting to be noticed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process is not there any more; the kernel tells nobody but its parent."""
+    with anyio.fail_after(8):
+        while is_running(pid):  # noqa: ASYNC110
+            await anyio.sleep(0.02)
 
 
 def stdio(

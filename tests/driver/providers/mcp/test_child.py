@@ -1,0 +1,245 @@
+"""A server's process: what it is given, what it takes with it, and what ends it."""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import pytest
+
+from driver.core.attempts import Answered, NotSent, Silence
+from driver.providers.mcp.child import INHERITED
+from driver.providers.mcp.settings import StdioServer
+from store.records import JsonObject
+from tests.driver.providers.mcp.stage import Stage, gone, is_running, program, staged, stdio
+
+pytestmark = pytest.mark.anyio
+
+DAEMON = """
+import sys, anyio
+from pathlib import Path
+from driver.providers.mcp.child import Child
+from driver.providers.mcp.settings import StdioServer
+
+async def main():
+    child = await Child.start("x", StdioServer(argv=tuple(sys.argv[1:]), cwd=Path.cwd()))
+    print(child.pid, flush=True)
+    await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+async def structured(stage: Stage, mode: str) -> JsonObject:
+    """Return what the hostile server tells about itself."""
+    report = await stage.act(mode)
+    assert isinstance(report, Answered)
+    content = report.result["structuredContent"]
+    assert isinstance(content, dict)
+    return content
+
+
+# ------------------------------------------------------------------ what it is given
+
+
+async def test_a_child_gets_a_scrubbed_environment_and_what_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of ours but six harmless names; `env` and the content of `env_files` on top."""
+    monkeypatch.setenv("EFFECTD_TOKEN", "secret")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    ledger = tmp_path / "ledger"
+    server = stdio(
+        "hostile_mcp.py", ledger, env={"MODE": "test", "HOME": "/nowhere"}, env_files={"TOKEN": token}
+    )
+    async with staged(server, ledger) as stage:
+        told = await structured(stage, "environment")
+    env = told["env"]
+    assert isinstance(env, dict)
+    assert (env["MODE"], env["TOKEN"], env["HOME"]) == ("test", "s3cret", "/nowhere")
+    assert set(env) - {"MODE", "TOKEN", "LC_CTYPE"} <= set(INHERITED)
+    assert told["cwd"] == str(tmp_path)
+
+
+async def test_an_env_file_is_read_at_every_start(tmp_path: Path) -> None:
+    """A rotated secret reaches the next process."""
+    token = tmp_path / "token"
+    ledger = tmp_path / "ledger"
+    async with staged(stdio("hostile_mcp.py", ledger, env_files={"TOKEN": token}), ledger) as stage:
+        tokens: list[object] = []
+        for secret in ("one", "two"):
+            await anyio.Path(token).write_text(secret)
+            env = (await structured(stage, "environment"))["env"]
+            assert isinstance(env, dict)
+            tokens.append(env["TOKEN"])
+            await stage.act("dies-before")
+    assert tokens == ["one", "two"]
+
+
+# ------------------------------------------------------------------ what cannot be started
+
+
+def refused(tmp_path: Path) -> Mapping[str, tuple[StdioServer, str]]:
+    """Servers that cannot be started, and what the error says."""
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    empty = tmp_path / "empty"
+    empty.touch()
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe")
+    missing = tmp_path / "missing"
+
+    def with_file(path: Path) -> StdioServer:
+        return StdioServer(argv=("sh",), cwd=tmp_path, env_files={"TOKEN": path})
+
+    return {
+        "no such program": (program(tmp_path, ["no-such-program"]), "no program 'no-such-program'"),
+        "not executable": (program(tmp_path, ["./plain"]), "no program './plain'"),
+        "no such cwd": (program(missing, ["sh"]), "is no folder"),
+        "zero byte": (program(tmp_path, ["sh", "a\0b"]), "null byte"),
+        "no such file": (with_file(missing), "env_files.TOKEN"),
+        "empty file": (with_file(empty), "env_files.TOKEN"),
+        "binary file": (with_file(binary), "not UTF-8"),
+        "a folder": (with_file(tmp_path), "no regular file"),
+        "a device": (with_file(Path("/dev/zero")), "no regular file"),
+    }
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "no such program",
+        "not executable",
+        "no such cwd",
+        "zero byte",
+        "no such file",
+        "empty file",
+        "binary file",
+        "a folder",
+        "a device",
+    ],
+)
+async def test_what_cannot_be_started_is_not_sent(tmp_path: Path, what: str) -> None:
+    """Spawn failed: the call ends before anything left, with a message that says what to mend."""
+    server, words = refused(tmp_path)[what]
+    async with staged(server, tmp_path / "ledger") as stage:
+        assert stage.provider is not None
+        report = await stage.provider.prepare(stage.call("any"))
+    assert isinstance(report, NotSent)
+    assert report.reason == "spawn_failed"
+    assert words in report.message
+    assert "provider stage" in report.message
+
+
+@pytest.mark.parametrize("argv", [["true"], ["sh", "-c", "echo hello; exit 3"], ["cat"]])
+async def test_a_program_that_is_no_server_is_a_failed_connect(tmp_path: Path, argv: list[str]) -> None:
+    """It started, and the handshake failed: nothing of the call left."""
+    async with staged(program(tmp_path, argv), tmp_path / "ledger") as stage:
+        assert stage.provider is not None
+        report = await stage.provider.prepare(stage.call("any"))
+    assert isinstance(report, NotSent)
+    assert report.reason == "connect_failed"
+
+
+async def test_starts_that_keep_failing_are_refused_until_the_next_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the next try far away, a call is told so at once instead of being held."""
+
+    def half_a_minute(_failures: int, _chance: float) -> float:
+        return 30.0
+
+    monkeypatch.setattr("driver.providers.mcp.provider.delay_s", half_a_minute)
+    async with staged(program(tmp_path, ["no-such-program"]), tmp_path / "ledger") as stage:
+        assert stage.provider is not None
+        first = await stage.provider.prepare(stage.call("any"))
+        with anyio.fail_after(1):
+            second = await stage.provider.prepare(stage.call("any"))
+    assert isinstance(first, NotSent)
+    assert isinstance(second, NotSent)
+    assert "the next try is in 30 s" in second.message
+    assert first.message in second.message
+
+
+# ------------------------------------------------------------------ what ends it
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same escalation, in less time."""
+    monkeypatch.setattr("driver.providers.mcp.child.POLITE_EXIT_S", 0.2)
+    monkeypatch.setattr("driver.providers.mcp.child.TERM_EXIT_S", 0.2)
+
+
+async def test_closing_ends_what_the_server_started_as_well(tmp_path: Path) -> None:
+    """A polite exit leaves grandchildren behind: the whole group is ended."""
+    ledger = tmp_path / "ledger"
+    async with staged(stdio("hostile_mcp.py", ledger), ledger) as stage:
+        told = await structured(stage, "spawn")
+        assert isinstance(told["child"], int)
+        assert is_running(told["child"])
+    await gone(told["child"])
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_server_that_ignores_everything_is_killed(tmp_path: Path) -> None:
+    """The end of stdin, then SIGTERM, then SIGKILL."""
+    ledger = tmp_path / "ledger"
+    async with staged(stdio("hostile_mcp.py", ledger, "ignore-eof"), ledger) as stage:
+        await stage.act("honest")
+        (pid,) = stage.pids()
+        began = anyio.current_time()
+    assert not is_running(pid)
+    assert 0.4 <= anyio.current_time() - began < 2
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_cancelling_the_provider_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A daemon that is torn down ends its servers all the same."""
+    ledger = tmp_path / "ledger"
+    pids: set[int] = set()
+    with anyio.CancelScope() as scope:
+        async with staged(stdio("hostile_mcp.py", ledger, "ignore-eof"), ledger) as stage:
+            await stage.act("honest")
+            pids = stage.pids()
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+    assert [is_running(pid) for pid in pids] == [False]
+
+
+async def test_a_server_dies_with_a_daemon_that_is_killed(tmp_path: Path) -> None:
+    """SIGKILL leaves no time to end anything: the kernel does, even where the end of stdin is ignored."""
+    ledger = tmp_path / "ledger"
+    server = stdio("hostile_mcp.py", ledger, "ignore-eof")
+    daemon = await anyio.open_process([sys.executable, "-c", DAEMON, *server.argv], cwd=os.fspath(Path.cwd()))
+    async with daemon:
+        assert daemon.stdout is not None
+        pid = int(await daemon.stdout.receive())
+        assert is_running(pid)
+        daemon.send_signal(signal.SIGKILL)
+        await daemon.wait()
+    await gone(pid)
+
+
+async def test_a_server_killed_by_somebody_else_is_a_lost_connection(tmp_path: Path) -> None:
+    """The exit status says which signal it was."""
+    ledger = tmp_path / "ledger"
+    async with staged(stdio("hostile_mcp.py", ledger), ledger) as stage:
+        await stage.act("honest")
+        (pid,) = stage.pids()
+        reports: list[object] = []
+
+        async def one() -> None:
+            reports.append(await stage.act("silent", timeout_s=60))
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(one)
+                await anyio.wait_all_tasks_blocked()
+                os.kill(pid, signal.SIGKILL)
+        message = "the server ended with exit status -9 before it answered"
+        assert reports == [Silence(cause="connection_lost", message=message)]
