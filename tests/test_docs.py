@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from pydantic.fields import FieldInfo
 
+from driver.config.load import parse
 from driver.config.models import Config
 from driver.config.providers import McpProviderTable, ToolTable
 from driver.config.support import FEATURES
@@ -133,6 +134,27 @@ def test_every_refusal_of_the_journal_stands_in_the_operations_guide() -> None:
     )
     assert len(phrases) == len(source)
     assert [phrase for phrase in phrases if phrase not in re.sub(r'" f?"', "", texts)] == []
+
+
+# --- README.md
+
+
+def test_every_guarantee_names_tests_that_exist() -> None:
+    """I1 to I12 each stand in the README, and the tests that it names stand in the files that it links to."""
+    page = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| \*\*(I\d+)\*\* .+$", page, flags=re.MULTILINE)
+    assert rows == [f"I{number}" for number in range(1, 13)]
+    named = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", page)
+    assert len(named) > len(rows)
+    missing = [name for name, path in named if f"def {name}(" not in (ROOT / path).read_text()]
+    assert missing == []
+
+
+def test_the_configuration_of_the_readme_is_valid() -> None:
+    """What somebody copies from the README starts."""
+    text = re.search(r"^```toml\n(.+?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert text is not None
+    assert parse(text[1], Path("effectd.toml")).providers.keys() == {"git"}
 
 
 # --- every page
