@@ -14,6 +14,7 @@ from pathlib import Path
 from store.connection import configure, prepare_new, uri
 from store.folder import sync_folder
 from store.head import new_head, write_head
+from store.errors import JournalFailed
 from store.files import FIRST, wal
 from store.identity import Identity, write_identity
 from store.records import JournalId, Timestamp
@@ -42,6 +43,9 @@ def create(
             new_head(file_id=making.file_id, journal_id=JournalId(new_id()), created_at=created_at),
         )
         connection.execute("COMMIT")
+        # a close would checkpoint too, and keep its errors to itself
+        if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() != (0, 0, 0):
+            raise JournalFailed("its creation", "SQLite could not bring the new journal into one file")
     fresh.rename(folder / FIRST)
     sync_folder(folder)
     made = Identity(file_id=making.file_id, journal=FIRST)

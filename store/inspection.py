@@ -46,19 +46,13 @@ def inspect(path: Path, identity: Identity, *, tail: bool = True) -> Head:
     Raises one of the `OpenRefused`, or `JournalFailed` where the disk does not answer.
     """
     header = _check_files(path)
-    try:
-        with looking(path) as connection:
-            head = _identify(connection, path, identity)
-            if header is not None:
-                _check_wal(path, header)
-            if tail:
-                check_tail(connection, head, path)
-            return head
-    except (NotAJournal, JournalForeign, JournalNewer) as refusal:
-        if header is not None and (ours := _identified_alone(path, identity)):
-            found = refusal.found if isinstance(refusal, JournalForeign) else "of something else"
-            raise WalForeign(path, expected=ours.file_id, found=found) from refusal
-        raise
+    with looking(path) as connection:
+        head = _identify_with_wal(connection, path, identity, has_wal=header is not None)
+        if header is not None:
+            _check_wal(path, header)
+        if tail:
+            check_tail(connection, head, path)
+        return head
 
 
 def _check_files(path: Path) -> wal.WalHeader | None:
@@ -139,12 +133,25 @@ def _identify(connection: sqlite3.Connection, path: Path, identity: Identity) ->
     return head
 
 
+def _identify_with_wal(
+    connection: sqlite3.Connection, path: Path, identity: Identity, *, has_wal: bool
+) -> Head:
+    """Identify the journal; where that fails because of a `-wal` that belongs to something else, say so."""
+    try:
+        return _identify(connection, path, identity)
+    except (sqlite3.DatabaseError, OpenRefused) as refusal:
+        if has_wal and (ours := _identified_alone(path, identity)):
+            found = refusal.found if isinstance(refusal, JournalForeign) else "of something else"
+            raise WalForeign(path, expected=ours.file_id, found=found) from refusal
+        raise
+
+
 def _identified_alone(path: Path, identity: Identity) -> Head | None:
     """Return the head that stands in the file itself, if that is ours."""
     try:
         with looking(path, alone=True) as connection:
             return _identify(connection, path, identity)
-    except OpenRefused:
+    except (OpenRefused, JournalFailed):
         return None
 
 

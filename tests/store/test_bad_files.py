@@ -1,0 +1,446 @@
+"""Every wrong journal file has its own answer: a clear refusal, and the file left in place, byte for byte."""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from anyio import to_thread
+
+from store import files
+from store.errors import (
+    FolderInsecure,
+    IdentityMissing,
+    IdentityUnreadable,
+    JournalBusy,
+    JournalDamaged,
+    JournalEmptied,
+    JournalForeign,
+    JournalMissing,
+    JournalNewer,
+    JournalTruncated,
+    NotAJournal,
+    OpenRefused,
+    WalDamaged,
+    WalForeign,
+    WalMissing,
+)
+from store.inspection import TAIL
+from store.journal import JournalSettings
+from tests.store.conftest import Open
+from tests.store.disk import IOERR_FSYNC, SQLITE_OK, failing_disk
+from tests.store.drafts import accepted, driver_started, started, succeeded
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def state(settings: JournalSettings) -> Path:
+    return settings.state_dir
+
+
+@pytest.fixture
+def journal_file(state: Path) -> Path:
+    return state / files.FIRST
+
+
+async def fill(opened: Open, count: int = 20, *, first: int = 0) -> None:
+    """Record whole operations, and close cleanly."""
+    async with opened() as journal:
+        for n in range(first, first + count):
+            await journal.transact(
+                lambda tx, n=n: (
+                    (tx.append(accepted(n)), tx.append(started(n)), tx.append(succeeded(n))) and None
+                )
+            )
+
+
+async def crash(opened: Open, state: Path, count: int = 20) -> None:
+    """Record operations and die: the folder as it stood while the journal was open takes the place of what a clean
+    stop makes of it."""
+    copy = state.with_name("crashed")
+    async with opened() as journal:
+        for n in range(1_000, 1_000 + count):
+            await journal.transact(lambda tx, n=n: (tx.append(accepted(n)), tx.append(started(n))) and None)
+        await to_thread.run_sync(shutil.copytree, state, copy)
+    await to_thread.run_sync(shutil.rmtree, state)
+    copy.rename(state)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        item.name: hashlib.sha256(item.read_bytes()).hexdigest()
+        for item in folder.iterdir()
+        if item.name not in ("lock", "journal.db-shm")
+    }
+
+
+async def refused(opened: Open, kind: type[OpenRefused], match: str, state: Path) -> OpenRefused:
+    """Open, and be refused, twice alike; the folder is as it was."""
+    before = contents(state)
+    for _ in range(2):
+        with pytest.raises(OpenRefused, match=match) as raised:
+            async with opened():
+                pass
+        assert type(raised.value) is kind
+        assert raised.value.exit_code == 2
+        assert contents(state) == before
+        assert not (state / "journal.db-shm").exists()
+    return raised.value
+
+
+async def test_an_emptied_file_is_refused(opened: Open, state: Path, journal_file: Path) -> None:
+    """SQLite would take it for a new journal."""
+    await fill(opened)
+    os.truncate(journal_file, 0)
+    await refused(opened, JournalEmptied, "something has emptied", state)
+
+
+async def test_a_missing_file_is_refused(opened: Open, state: Path, journal_file: Path) -> None:
+    """A history does not begin again unnoticed where one is known to have been."""
+    await fill(opened)
+    journal_file.unlink()
+    await refused(opened, JournalMissing, "is missing", state)
+
+
+@pytest.mark.parametrize("size", [4096 * 5, 4096 * 5 + 100, 5000, 100])
+async def test_a_truncated_file_is_refused(opened: Open, state: Path, journal_file: Path, size: int) -> None:
+    """Cut at a page or within one, or so short that not even its header is whole."""
+    await fill(opened, 60)
+    os.truncate(journal_file, size)
+    before = contents(state)
+    with pytest.raises((JournalTruncated, NotAJournal)):
+        async with opened():
+            pass
+    assert contents(state) == before
+
+
+async def test_another_programs_file_is_refused(opened: Open, state: Path, journal_file: Path) -> None:
+    """Text, or a database that effectd did not make, is named as what it is."""
+    await fill(opened, 1)
+    journal_file.write_bytes(b"dear diary, " * 1_000)
+    await refused(opened, NotAJournal, "not an SQLite database", state)
+    journal_file.unlink()
+    with closing(sqlite3.connect(journal_file)) as other:
+        other.execute("CREATE TABLE t (a)")
+        other.commit()
+    journal_file.chmod(0o600)
+    await refused(opened, NotAJournal, "application_id", state)
+
+
+async def test_another_folders_journal_is_refused(
+    opened: Open, settings: JournalSettings, state: Path, journal_file: Path, tmp_path: Path
+) -> None:
+    """A journal that was copied over this one has another identity than `CURRENT` names."""
+    await fill(opened)
+    other = replace(settings, state_dir=tmp_path / "other")
+    async with opened(other) as journal:
+        await journal.transact(lambda tx: tx.append(accepted(1)))
+    await to_thread.run_sync(shutil.copy, other.state_dir / files.FIRST, journal_file)
+    refusal = await refused(opened, JournalForeign, "another machine's or folder's", state)
+    assert isinstance(refusal, JournalForeign)
+    assert refusal.expected != refusal.found
+
+
+async def test_a_newer_schema_is_refused(opened: Open, state: Path, journal_file: Path) -> None:
+    """Journals are not downgraded."""
+    await fill(opened, 1)
+    with closing(sqlite3.connect(journal_file)) as other:
+        other.execute("PRAGMA user_version = 99")
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    await refused(opened, JournalNewer, "schema is 99", state)
+
+
+async def test_a_copy_without_its_wal_is_refused(opened: Open, state: Path, journal_file: Path) -> None:
+    """The mark of a life that did not end cleanly says that the newest commits stood in the -wal."""
+    await fill(opened)
+    await crash(opened, state)
+    files.wal(journal_file).unlink()
+    await refused(opened, WalMissing, "without it", state)
+    files.wal(journal_file).touch(mode=0o600)
+    await refused(opened, WalMissing, "missing or empty", state)
+
+
+async def test_a_foreign_wal_is_refused(
+    opened: Open, settings: JournalSettings, state: Path, journal_file: Path, tmp_path: Path
+) -> None:
+    """SQLite would silently put the other journal's pages into this one; neither file is changed."""
+    await fill(opened)
+    await crash(opened, state)
+    other = replace(settings, state_dir=tmp_path / "other")
+    async with opened(other) as journal:
+        for n in range(3):
+            await journal.transact(lambda tx, n=n: tx.append(accepted(n)))
+        await to_thread.run_sync(
+            shutil.copy, files.wal(other.state_dir / files.FIRST), files.wal(journal_file)
+        )
+    await refused(opened, WalForeign, "belongs to another journal", state)
+
+
+async def test_another_programs_wal_is_refused(
+    opened: Open, state: Path, journal_file: Path, tmp_path: Path
+) -> None:
+    """The same for the -wal of some other database."""
+    await fill(opened)
+    with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        for _ in range(20):
+            other.execute("CREATE TABLE IF NOT EXISTS t (a)")
+            other.execute("INSERT INTO t VALUES (randomblob(3000))")
+        await to_thread.run_sync(shutil.copy, tmp_path / "x.db-wal", files.wal(journal_file))
+    files.wal(journal_file).chmod(0o600)
+    await refused(opened, WalForeign, "belongs to another journal", state)
+
+
+async def test_a_garbage_wal_is_refused_where_commits_stood_in_it(
+    opened: Open, state: Path, journal_file: Path
+) -> None:
+    """SQLite would silently ignore it, and the newest commits with it."""
+    await fill(opened)
+    await crash(opened, state)
+    files.wal(journal_file).write_bytes(b"\x00" * 50_000)
+    await refused(opened, WalDamaged, "its header", state)
+
+
+async def test_a_garbage_wal_without_a_promise_is_ignored(opened: Open, journal_file: Path) -> None:
+    """After a clean stop, nothing that anybody was told stands in a -wal: a torn first header is no damage."""
+    await fill(opened, 1)
+    files.wal(journal_file).write_bytes(b"\x00" * 50_000)
+    files.wal(journal_file).chmod(0o600)
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 3
+
+
+async def test_a_flipped_bit_in_the_wal_is_refused(opened: Open, state: Path, journal_file: Path) -> None:
+    """SQLite would end the log there, and drop every commit behind it without a word."""
+    await fill(opened)
+    await crash(opened, state)
+    log = files.wal(journal_file)
+    content = bytearray(log.read_bytes())
+    content[32 + (24 + 4096) * 30 + 1_000] ^= 1
+    log.write_bytes(content)
+    await refused(opened, WalDamaged, "does not match its checksum", state)
+
+
+async def test_a_torn_last_transaction_is_no_damage(opened: Open, state: Path, journal_file: Path) -> None:
+    """A power loss tears what was being written and had been promised to nobody: the journal opens without it."""
+    await fill(opened)
+    await crash(opened, state)
+    log = files.wal(journal_file)
+    content = bytearray(log.read_bytes())
+    content[-2_000] ^= 1  # in the last frame, which carries the last commit
+    log.write_bytes(content)
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 20 * 3 + 19 * 2
+
+
+async def test_a_file_cut_short_beside_a_whole_wal_is_refused(
+    opened: Open, state: Path, journal_file: Path
+) -> None:
+    """A page that stands in neither of the two is missing, wherever it is."""
+    await fill(opened, 400)
+    await crash(opened, state, 3)
+    os.truncate(journal_file, journal_file.stat().st_size // 2 // 4096 * 4096)
+    with pytest.raises((JournalTruncated, JournalDamaged)):
+        async with opened():
+            pass
+
+
+async def test_a_wal_left_by_a_kill_is_recovered(opened: Open, state: Path) -> None:
+    """What had been committed when the process died is there, in order, and the next clean stop leaves one file."""
+    await fill(opened)
+    await crash(opened, state)
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 20 * 3 + 20 * 2
+    assert {item.name for item in state.iterdir()} == {"CURRENT", files.FIRST, "lock"}
+
+
+@pytest.fixture
+def edited(journal_file: Path) -> Callable[[str], None]:
+    """Change rows behind the journal's back."""
+
+    def edit(sql: str) -> None:
+        with closing(sqlite3.connect(journal_file)) as other:
+            other.executescript(sql)
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("DELETE FROM events WHERE seq = 60", "newest event is 59"),
+        ("DELETE FROM events WHERE seq = 58", "event 58 is missing"),
+        (
+            "UPDATE events SET body = CAST(replace(body, 'issue-7', 'issue-8') AS BLOB) WHERE seq = 57",
+            "does not match its digest",
+        ),
+        ("UPDATE events SET chain = 'b' || substr(chain, 2) || 'b' WHERE seq = 59", "event 59"),
+        ("UPDATE events SET digest = 'b' || substr(digest, 2) || 'b' WHERE seq = 59", "event 59"),
+        ("UPDATE journal SET last_seq = 59", "does not match its digest"),
+        ("UPDATE journal SET acked_seq = 60", "does not match its digest"),
+        ("DELETE FROM journal", "is missing"),
+    ],
+)
+async def test_a_damaged_end_is_refused_at_open(
+    opened: Open, state: Path, edited: Callable[[str], None], sql: str, problem: str
+) -> None:
+    """The newest events must follow each other and lead to the head, before anything is dispatched from them."""
+    await fill(opened)
+    await to_thread.run_sync(edited, sql)
+    await refused(opened, JournalDamaged, problem, state)
+
+
+async def test_opening_looks_at_a_bounded_tail(opened: Open, edited: Callable[[str], None]) -> None:
+    """Damage further back costs no start; `effectd verify` finds it."""
+    await fill(opened, TAIL)
+    await to_thread.run_sync(
+        edited, "UPDATE events SET body = CAST(replace(body, 'cmd', 'cmb') AS BLOB) WHERE seq = 3"
+    )
+    async with opened():
+        pass
+
+
+async def test_a_journal_without_current_is_refused(opened: Open, state: Path) -> None:
+    """Nothing says that it is this folder's."""
+    await fill(opened, 1)
+    (state / "CURRENT").unlink()
+    await refused(opened, IdentityMissing, "without the file CURRENT", state)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format":2}', '{"format":1}', '{"format":1,"file_id":"a","journal":"../x.db"}']
+)
+async def test_a_damaged_current_is_refused(opened: Open, state: Path, text: str) -> None:
+    """It is never guessed which file is the journal."""
+    await fill(opened, 1)
+    (state / "CURRENT").write_text(text)
+    await refused(opened, IdentityUnreadable, "does not name a journal", state)
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "journal.db", "lock"])
+async def test_files_that_others_can_read_or_change_are_refused(opened: Open, state: Path, name: str) -> None:
+    """Their content may be somebody else's work, or in somebody else's hands."""
+    await fill(opened, 1)
+    (state / name).chmod(0o644)
+    await refused(opened, FolderInsecure, "chmod 600", state)
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "journal.db"])
+async def test_links_are_refused(opened: Open, state: Path, tmp_path: Path, name: str) -> None:
+    """A link in the state folder leads to what somebody else chose."""
+    await fill(opened, 1)
+    (state / name).rename(tmp_path / name)
+    (state / name).symlink_to(tmp_path / name)
+    with pytest.raises(FolderInsecure, match="not a regular file"):
+        async with opened():
+            pass
+
+
+@pytest.fixture
+def shell(journal_file: Path) -> Generator[Callable[[], sqlite3.Connection]]:
+    """Another program that opens the journal, as an sqlite3 shell would."""
+    connections: list[sqlite3.Connection] = []
+
+    def open_() -> sqlite3.Connection:
+        connections.append(
+            sqlite3.connect(journal_file, isolation_level=None, check_same_thread=False, timeout=0)
+        )
+        connections[-1].execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        return connections[-1]
+
+    yield open_
+    for connection in connections:
+        connection.close()
+
+
+async def test_a_journal_that_another_program_has_open_is_refused(
+    opened: Open, shell: Callable[[], sqlite3.Connection], state: Path
+) -> None:
+    """Its connection could checkpoint, or unlink the -wal; and its own files are not touched."""
+    await fill(opened, 1)
+    await to_thread.run_sync(shell)
+    assert (state / "journal.db-shm").exists()
+    with pytest.raises(JournalBusy, match="another program"):
+        async with opened():
+            pass
+    assert (state / "journal.db-shm").exists()
+
+
+async def test_no_other_program_gets_in_while_the_journal_is_open(
+    opened: Open, shell: Callable[[], sqlite3.Connection]
+) -> None:
+    """`sqlite3 journal.db "select 1"` is refused, instead of unlinking the live -wal at its end."""
+    async with opened() as journal:
+        await journal.transact(lambda tx: tx.append(driver_started()))
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            await to_thread.run_sync(shell)
+        await journal.transact(lambda tx: tx.append(driver_started()))
+
+
+async def test_a_creation_that_was_cut_off_is_made_again(opened: Open, state: Path) -> None:
+    """Nothing can have been recorded before `CURRENT` names the file, so a half-made one is no loss."""
+    with failing_disk() as disk:
+        for count in range(1, 30):
+            left = count
+
+            def fail(_: str) -> int:
+                nonlocal left
+                left -= 1
+                return SQLITE_OK if left else IOERR_FSYNC
+
+            disk.on_sync = fail
+            try:
+                async with opened() as journal:
+                    await journal.transact(lambda tx: tx.append(driver_started()))
+            except Exception:  # noqa: BLE001, S110 - each fails somewhere else
+                pass
+            disk.on_sync = lambda _: SQLITE_OK
+            async with opened() as journal:
+                assert await journal.read(lambda view: view.last_seq) <= 1
+            await to_thread.run_sync(shutil.rmtree, state)
+            if left > 0:
+                break
+        else:
+            pytest.fail("the creation of a journal never came to its end")
+    assert count > 3
+
+
+async def test_no_file_of_the_journal_is_opened_but_by_sqlite(opened: Open, state: Path) -> None:
+    """Closing any descriptor of it would drop SQLite's locks; Python's audit hook sees every open."""
+    await fill(opened, 3)
+    await crash(opened, state)
+    seen: list[tuple[str, int]] = []
+    watch = _Watch(seen)
+    with watch:
+        await fill(opened, 3, first=100)
+    ours = [name for name, _ in seen if Path(name).name in (files.FIRST, "journal.db-shm")]
+    assert ours == [str(state / "journal.db-shm")]  # before the one connection: how far SQLite reads the -wal
+    assert any(Path(name).name == "journal.db-wal" for name, _ in seen)  # so the hook works
+
+
+class _Watch:
+    """Python's audit hooks cannot be removed; this one can be silenced."""
+
+    def __init__(self, seen: list[tuple[str, int]]) -> None:
+        import sys
+
+        self._seen: list[tuple[str, int]] | None = None
+        self._into = seen
+        sys.addaudithook(self._hook)
+
+    def __enter__(self) -> None:
+        self._seen = self._into
+
+    def __exit__(self, *_: object) -> None:
+        self._seen = None
+
+    def _hook(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self._seen is not None and event == "open" and isinstance(arguments[0], str | Path):
+            self._seen.append((str(arguments[0]), 0))
