@@ -56,6 +56,8 @@ class Unreachable(click.ClickException):
 
     def __init__(self, door: Door, cause: Exception) -> None:
         self.door = door
+        self.nobody = isinstance(cause, _NOBODY)
+        """Whether nothing at all listens there."""
         super().__init__(f"{door.socket}: {_why(cause, door)}")
 
 
@@ -114,7 +116,7 @@ class LocalClient:
 
     def get(self, path: str, parameters: Parameters | None = None) -> bytes:
         """Return the body of a read, as it came."""
-        self._knock()
+        self.knock()
         with self._mapped():
             response = self._http.get(path, params=_texts(parameters or {}))
             self._refuse_unless_good(response)
@@ -135,7 +137,7 @@ class LocalClient:
         self, method: str, path: str, parameters: Parameters | None = None, *, patient: bool = False
     ) -> Iterator[str]:
         """Yield each line of a stream. `patient`: the next line may take for ever."""
-        self._knock()
+        self.knock()
         timeout = httpx2.Timeout(None if patient else ANSWER_S, connect=CONNECT_S)
         with (
             self._mapped(),
@@ -146,8 +148,8 @@ class LocalClient:
             self._refuse_unless_good(response)
             yield from response.iter_lines()
 
-    def _knock(self) -> None:
-        """Connect once, by hand: httpx2 leaves its socket open where a connection is refused."""
+    def knock(self) -> None:
+        """Connect, and hang up; by hand, for httpx2 leaves its socket open where it is refused."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(CONNECT_S)
             try:

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "show": ("driver.cli.ops:show", "The whole story of one operation."),
     "runs": ("driver.cli.ops:runs", "Runs, and how much of each is unsettled."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
+    "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),
     "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
     "demo": ("driver.cli.demo:demo", "The whole story in one minute, on real processes."),
 }

@@ -5,9 +5,9 @@ newer daemon can be asked by an older command.
 """
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel
 
 from store.lifecycle import Effect, State
 
@@ -191,3 +191,34 @@ class Event(Reply):
     terminal: bool
     best_effort: bool
     data: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class VerifyProgress(Reply):
+    """How far a check of the journal is."""
+
+    type: Literal["progress"] = "progress"
+    check: str
+    done: int
+    total: int | None
+
+
+class VerifyFinding(Reply):
+    """One thing that is wrong with the journal."""
+
+    type: Literal["finding"] = "finding"
+    check: str
+    subject: str
+    problem: str
+
+
+class VerifyResult(Reply):
+    """The last line: everything was looked at."""
+
+    type: Literal["result"] = "result"
+    ok: bool
+
+
+class VerifyLine(
+    RootModel[Annotated[VerifyProgress | VerifyFinding | VerifyResult, Field(discriminator="type")]]
+):
+    """One line of `POST /v1/verify`."""

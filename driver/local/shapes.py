@@ -30,6 +30,7 @@ from store.records import (
     Timestamp,
     moment,
 )
+from store.verify import Finding, Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +231,16 @@ def dead_letter(record: DeadLetter) -> JsonObject:
     }
 
 
+def progress(reached: Progress) -> JsonObject:
+    """Return how far a check of the journal is; `total` is null where it is not known."""
+    return {"check": reached.check, "done": reached.done, "total": reached.total}
+
+
+def finding(found: Finding) -> JsonObject:
+    """Return one thing that is wrong with the journal."""
+    return {"check": found.check, "subject": found.subject, "problem": found.problem}
+
+
 def ndjson(events: Iterable[StoredEvent]) -> bytes:
     """Return events as lines, each as it goes over the wire; one whose body was erased is left out."""
     return b"".join(event.body + b"\n" for event in events if event.body is not None)
@@ -238,9 +249,8 @@ def ndjson(events: Iterable[StoredEvent]) -> bytes:
 def _data(event: StoredEvent) -> JsonObject | None:
     if event.body is None:
         return None
-    data = json.loads(event.body)["data"]
-    assert isinstance(data, dict)
-    return data
+    frame: dict[str, JsonObject] = json.loads(event.body)
+    return frame["data"]
 
 
 def _arguments(payload: bytes | None) -> JsonValue:

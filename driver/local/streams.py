@@ -3,8 +3,7 @@
 Part of `driver.local`; imports anyio, starlette and its own siblings.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -16,22 +15,26 @@ from driver.local.service import Service
 
 NDJSON: Final = "application/x-ndjson"
 
+Emit = Callable[[bytes], Awaitable[None]]
+"""Sends whole lines; returns when the connection has room for more."""
+Produce = Callable[[Emit], Awaitable[None]]
+
 
 class NdjsonStream(Response):
-    """Lines as they come. Ends when they do, when the client goes, or when the service closes.
+    """Lines as they come. Ends when `produce` does, when the client goes, or when the service closes.
 
-    The next piece is made only when the connection has taken the last one, so a slow client holds one piece
-    of memory. An error in mid-stream closes the connection without the final chunk: what is broken never
-    looks complete. What can be refused must be refused before: by the handler, or by the bound on streams.
+    `produce` is held up by a slow client, so that it costs one piece of memory. An error in mid-stream
+    closes the connection without the final chunk: what is broken never looks complete. What can be refused
+    must be refused before: by the handler, or by the bound on streams.
     """
 
     media_type = NDJSON
 
-    def __init__(self, service: Service, lines: Callable[[], AsyncGenerator[bytes]]) -> None:
+    def __init__(self, service: Service, produce: Produce) -> None:
         super().__init__()
         del self.headers["content-length"]
         self._service = service
-        self._lines = lines
+        self._produce = produce
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the lines. Raises the 503 `Problem`, before anything is sent, at the bound on streams."""
@@ -44,16 +47,17 @@ class NdjsonStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_lines(self, receive: Receive, send: Send) -> None:
+        async def emit(lines: bytes) -> None:
+            await send({"type": "http.response.body", "body": lines, "more_body": True})
+
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_end_when_gone, receive, tasks)
                 tasks.start_soon(_end_when_closing, self._service, tasks)
-                async with aclosing(self._lines()) as lines:
-                    async for piece in lines:
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await self._produce(emit)
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
-            raise group.exceptions[0] from group  # the lines' own: the two watchers raise nothing
+            raise group.exceptions[0] from group  # the producer's own: the two watchers raise nothing
 
 
 async def _end_when_gone(receive: Receive, tasks: TaskGroup) -> None:

@@ -3,7 +3,6 @@
 Part of `driver.local.groups`.
 """
 
-from collections.abc import AsyncGenerator
 from functools import partial
 
 from starlette.requests import Request
@@ -14,7 +13,7 @@ from driver.local import shapes
 from driver.local.follower import Follower
 from driver.local.queries import EventsQuery, parse_query
 from driver.local.service import Service
-from driver.local.streams import NdjsonStream
+from driver.local.streams import Emit, NdjsonStream
 from store.records import StoredEvent
 from store.view import View
 
@@ -32,13 +31,13 @@ async def _events(service: Service, request: Request) -> Response:
     return NdjsonStream(service, partial(_until, service, query.after, last))
 
 
-async def _follow(service: Service, after: int) -> AsyncGenerator[bytes]:
+async def _follow(service: Service, after: int, emit: Emit) -> None:
     with Follower(service, after) as follower:
         while True:
-            yield shapes.ndjson(await follower.next_events())
+            await emit(shapes.ndjson(await follower.next_events()))
 
 
-async def _until(service: Service, after: int, last: int) -> AsyncGenerator[bytes]:
+async def _until(service: Service, after: int, last: int, emit: Emit) -> None:
     """Page by page, commits may come between: up to the event `last`, and no further."""
     limits = service.limits
     while after < last:
@@ -50,5 +49,5 @@ async def _until(service: Service, after: int, last: int) -> AsyncGenerator[byte
         events = [event for event in await service.read(read) if event.seq <= last]
         if not events:
             return
-        yield shapes.ndjson(events)
+        await emit(shapes.ndjson(events))
         after = events[-1].seq

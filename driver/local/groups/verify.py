@@ -1,0 +1,69 @@
+"""`POST /v1/verify`: does the live journal hold what it says? Nobody else can open it to look.
+
+Part of `driver.local.groups`. It is a write only for its cost: it changes nothing, and reads everything.
+"""
+
+from functools import partial
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from driver.local import shapes
+from driver.local.answers import encoded
+from driver.local.bodies import NoBody, parse_body
+from driver.local.peers import label_of, peer_of
+from driver.local.queries import NoQuery, parse_query
+from driver.local.service import Service
+from driver.local.streams import Emit, NdjsonStream
+from store.records import JsonObject
+from store.verify import Finding, Progress, verify_journal
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+def routes(service: Service) -> list[Route]:
+    """Return the routes of this group."""
+    return [Route("/v1/verify", partial(_verify, service, anyio.Lock()), methods=["POST"])]
+
+
+async def _verify(service: Service, turn: anyio.Lock, request: Request) -> Response:
+    parse_query(NoQuery, request)
+    await parse_body(NoBody, request, service.limits)
+    peer = peer_of(request)
+    _log.info("verify_requested", actor=peer.actor, user=await label_of(peer))
+    return NdjsonStream(service, partial(_produce, service, turn))
+
+
+async def _produce(service: Service, turn: anyio.Lock, emit: Emit) -> None:
+    """Emit lines of type `progress`, then one of type `finding` for each, then the one of type `result`.
+
+    One at a time, so that commits share the journal with one of these only.
+    """
+    findings: list[Finding] = []
+    send, receive = anyio.create_memory_object_stream[Progress](1)
+    async with send, receive, turn, anyio.create_task_group() as tasks:
+        tasks.start_soon(_emit_progress, receive, emit)
+        findings += await verify_journal(service.sources.journal, partial(_note, send))
+        send.close()
+    for finding in findings:
+        await emit(_line("finding", shapes.finding(finding)))
+    await emit(_line("result", {"ok": not findings, "findings": len(findings)}))
+
+
+def _note(send: MemoryObjectSendStream[Progress], reached: Progress) -> None:
+    """Hand on how far it is; a client that still reads the last one misses this."""
+    if not send.statistics().current_buffer_used:
+        send.send_nowait(reached)
+
+
+async def _emit_progress(receive: MemoryObjectReceiveStream[Progress], emit: Emit) -> None:
+    async for reached in receive:
+        await emit(_line("progress", shapes.progress(reached)))
+
+
+def _line(kind: str, members: JsonObject) -> bytes:
+    return encoded({"type": kind, **members}) + b"\n"

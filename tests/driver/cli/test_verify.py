@@ -1,0 +1,91 @@
+"""`effectd verify`: through the daemon, on the file, and what its exit code says."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from anyio import to_thread
+
+from tests.driver.cli.test_reads import desk_in, run, write_config
+from tests.driver.local.world import opened
+
+pytestmark = pytest.mark.anyio
+
+
+def damage(folder: Path) -> None:
+    """Change a word of an event, as a bad disk might."""
+    (path,) = (folder / "state").glob("journal*.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE events SET body = CAST(replace(body, '/test', '/tesT') AS BLOB) WHERE seq = 2"
+        )
+    connection.close()
+
+
+async def test_a_sound_journal_of_a_running_daemon(tmp_path: Path) -> None:
+    """The daemon looks."""
+    async with desk_in(tmp_path) as desk:
+        await desk.world.lose("cmd-1")
+        done = await desk.effectd("verify")
+        assert (done.exit_code, done.stdout) == (
+            0,
+            "The journal is sound (looked at by the daemon that runs).\n",
+        )
+        answer = json.loads((await desk.effectd("verify", "--json")).stdout)
+        assert answer == {"ok": True, "looked_by": "daemon", "findings": []}
+
+
+async def test_a_deep_look_needs_a_daemon_at_rest(tmp_path: Path) -> None:
+    """It is refused, with the way there."""
+    async with desk_in(tmp_path) as desk:
+        done = await desk.effectd("verify", "--deep")
+    assert done.exit_code == 1
+    assert "stop it first" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--deep",)])
+async def test_a_sound_journal_at_rest(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Without a daemon the file is looked at."""
+    async with opened(tmp_path) as world:
+        await world.lose("cmd-1")
+    done = await to_thread.run_sync(run, write_config(tmp_path), "verify", *flags)
+    assert (done.exit_code, done.stdout) == (
+        0,
+        "The journal is sound (looked at in its file: no daemon runs).\n",
+    )
+
+
+async def test_a_damaged_journal_at_rest(tmp_path: Path) -> None:
+    """Exit code 1, and where."""
+    async with opened(tmp_path) as world:
+        await world.chatter(5)
+    config = write_config(tmp_path)
+    await to_thread.run_sync(damage, tmp_path)
+    done = await to_thread.run_sync(run, config, "verify")
+    assert done.exit_code == 1
+    assert "wrong with the journal" in done.stdout
+    assert "event 2" in done.stdout
+    answer = json.loads((await to_thread.run_sync(run, config, "verify", "--json")).stdout)
+    assert answer["ok"] is False
+    assert answer["looked_by"] == "file"
+    assert "event 2" in {finding["subject"] for finding in answer["findings"]}
+
+
+async def test_a_journal_in_use_without_its_socket_is_left_alone(tmp_path: Path) -> None:
+    """The lock says that somebody has it."""
+    async with opened(tmp_path):
+        done = await to_thread.run_sync(run, write_config(tmp_path), "verify")
+    assert done.exit_code == 1
+    assert "uses this journal" in done.stderr
+
+
+async def test_an_emptied_journal_is_refused(tmp_path: Path) -> None:
+    """What cannot be looked at is said, with exit code 1."""
+    async with opened(tmp_path) as world:
+        await world.chatter(1)
+    (path,) = (tmp_path / "state").glob("journal*.db")
+    path.write_bytes(b"")
+    done = await to_thread.run_sync(run, write_config(tmp_path), "verify")
+    assert done.exit_code == 1
+    assert "empty" in done.stderr
