@@ -23,7 +23,6 @@ from typing import Final, TypeAlias
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from store.journal import Journal
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
@@ -58,6 +57,7 @@ from driver.link.desk import Desk
 from driver.link.dial import CLOSE_SHARE
 from driver.link.outbox import Outbox
 from driver.link.watermark import Watermark
+from store.journal import Journal
 from store.records import JournalId, StoredEvent
 from store.transaction import Transaction
 from store.view import View
@@ -295,12 +295,18 @@ class Conversation:
         async for errand in self._errands_in:
             match errand:
                 case ReadEvents():
-                    self._signal(await self._journal.read(lambda view, wanted=errand: _page(view, wanted)))
+                    await self._read_events(errand)
                 case ReadChain(seq):
-                    chain = await self._journal.read(lambda view, at=seq: view.chain_at(at))
-                    self._signal(ChainRead(seq, chain))
+                    await self._read_chain(seq)
                 case Park():
                     await self._park(errand)
+
+    async def _read_events(self, wanted: ReadEvents) -> None:
+        self._signal(await self._journal.read(lambda view: _page(view, wanted)))
+
+    async def _read_chain(self, seq: int) -> None:
+        chain = await self._journal.read(lambda view: view.chain_at(seq))
+        self._signal(ChainRead(seq, chain))
 
     async def _park(self, order: Park) -> None:
         def park(tx: Transaction) -> None:

@@ -13,7 +13,6 @@ from typing import Final, Literal, TypeAlias
 import anyio
 import structlog
 from anyio.abc import TaskStatus
-from store.journal import Journal
 
 from driver.core.backoff import ceiling_delay_s, delay_s
 from driver.core.frames import CLOSE_NOT_AUTHORISED, CLOSE_PROTOCOL_ERROR, CLOSE_RESTARTING, CLOSE_SUPERSEDED
@@ -26,6 +25,7 @@ from driver.link.errors import LinkError
 from driver.link.settings import LinkSettings
 from driver.link.token import Token, read_token
 from driver.link.watermark import Watermark
+from store.journal import Journal
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,6 @@ Part of `driver.link`; imports `store`. It is written lazily, with the next comm
 from threading import Lock
 
 from store.journal import Journal
-
 from store.records import JournalId
 from store.transaction import Transaction
 
