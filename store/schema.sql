@@ -161,7 +161,7 @@ CREATE INDEX operations_open ON operations (accepted_seq) WHERE ended_at IS NULL
 
 CREATE INDEX operations_unsettled ON operations (listed) WHERE listed = 1;
 
-CREATE INDEX operations_unsettled_since ON operations (ended_at) WHERE listed = 1;
+CREATE INDEX operations_unsettled_since ON operations (listed, ended_at) WHERE listed = 1;
 
 CREATE INDEX operations_with_reason ON operations (reason) WHERE reason IS NOT NULL;
 

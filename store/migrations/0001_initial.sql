@@ -98,7 +98,7 @@ CREATE INDEX operations_alike ON operations (run, args_digest) WHERE write = 1;
 CREATE INDEX operations_guarding ON operations (run, args_digest) WHERE guards = 1;
 CREATE INDEX operations_open ON operations (accepted_seq) WHERE ended_at IS NULL;
 CREATE INDEX operations_unsettled ON operations (listed) WHERE listed = 1;
-CREATE INDEX operations_unsettled_since ON operations (ended_at) WHERE listed = 1;
+CREATE INDEX operations_unsettled_since ON operations (listed, ended_at) WHERE listed = 1;
 CREATE INDEX operations_with_reason ON operations (reason) WHERE reason IS NOT NULL;
 CREATE INDEX operations_not_succeeded ON operations (state) WHERE ended_at IS NOT NULL AND state <> 'succeeded';
 

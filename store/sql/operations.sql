@@ -2,7 +2,7 @@
 --
 -- The listings (`page_…`) share one shape: newest first, rows below the cursor, at most `:window` rows looked at.
 -- `floor_…` says where that window ends. What no index leads to is a filter on the rows of the window, so that a page
--- costs the same however rare its matches are.
+-- costs the same however rare its matches are. A `+` keeps a column from leading the planner to another index.
 
 -- name: operation
 SELECT
@@ -84,7 +84,7 @@ FROM operation_rows
 WHERE ended_at IS NULL AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
 
 -- name: unsettled
-SELECT count(*), min(ended_at) FROM operations WHERE listed = 1;
+SELECT count(*), min(ended_at) FROM operations INDEXED BY operations_unsettled_since WHERE listed = 1;
 
 -- name: floor_all
 SELECT id FROM operations WHERE TRUE AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
@@ -187,7 +187,7 @@ WHERE state = :state AND ended_at IS NOT NULL AND state <> 'succeeded' AND id < 
 ORDER BY id DESC LIMIT :limit;
 
 -- name: floor_open
-SELECT id FROM operations WHERE ended_at IS NULL AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+SELECT id FROM operations WHERE ended_at IS NULL AND accepted_seq > 0 AND +id < :before ORDER BY accepted_seq DESC LIMIT 1 OFFSET :window;
 
 -- name: page_open
 SELECT
@@ -196,7 +196,7 @@ SELECT
   accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
   parent_operation_id
 FROM operation_rows
-WHERE ended_at IS NULL AND id < :before AND id > :floor
+WHERE ended_at IS NULL AND accepted_seq > 0 AND +id < :before AND +id > :floor
   AND (:state IS NULL OR state = :state)
   AND (:effect IS NULL OR effect = :effect)
   AND (:run_id IS NULL OR run_id = :run_id)
@@ -204,4 +204,4 @@ WHERE ended_at IS NULL AND id < :before AND id > :floor
   AND (:unsettled = 0 OR listed = 1)
   AND (:reason IS NULL OR reason = :reason)
   AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
-ORDER BY id DESC LIMIT :limit;
+ORDER BY accepted_seq DESC LIMIT :limit;

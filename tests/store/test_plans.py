@@ -1,0 +1,75 @@
+"""No listing scans a table: each statement's plan, asserted."""
+
+import re
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing
+
+import pytest
+
+from store import schema
+from store.statements import STATEMENTS
+
+
+@pytest.fixture(scope="module")
+def connection() -> Generator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        schema.migrate(connection)
+        yield connection
+
+
+def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
+    names = re.findall(r":(\w+)", sql)
+    parameters = dict.fromkeys(names, 1) if names else (1,) * sql.count("?")
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+
+
+OFFLINE = {name for name in STATEMENTS if name.startswith(("all_", "verify_"))}
+SCANS = {
+    # the recursion's own queue, whose length is bounded by its LIMIT
+    "resumed": {"SCAN s"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - OFFLINE))
+def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: str) -> None:
+    """Each step of each statement is a SEARCH by rowid or index, and its order is the index's own; listings that walk
+    a table by rowid are bounded by their window."""
+    steps = plan(connection, STATEMENTS[name])
+    bad = {step for step in steps if step.startswith("SCAN") or "B-TREE" in step}
+    bad -= {step for step in bad if step == "SCAN CONSTANT ROW"}
+    assert bad - SCANS.get(name, set()) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("unsettled", "operations_unsettled_since"),
+        ("open_operations", "operations_open"),
+        ("open_commands", "commands_open"),
+        ("open_commands_of_run", "commands_open_of_run"),
+        ("twins_guarding", "operations_guarding"),
+        ("twins_alike", "operations_alike"),
+        ("page_open", "operations_open"),
+        ("floor_open", "operations_open"),
+        ("page_of_run", "operations_of_run"),
+        ("floor_of_run", "operations_of_run"),
+        ("page_unsettled", "operations_unsettled"),
+        ("page_with_reason", "operations_with_reason"),
+        ("page_not_succeeded", "operations_not_succeeded"),
+        ("floor_unsettled", "operations_unsettled"),
+        ("events_of_operation", "events_of_operation"),
+        ("deliveries", "deliveries_of_command"),
+    ],
+)
+def test_each_listing_uses_the_index_that_was_made_for_it(
+    connection: sqlite3.Connection, name: str, index: str
+) -> None:
+    """A partial index is used only where the statement repeats its condition."""
+    assert any(f"INDEX {index} " in step for step in plan(connection, STATEMENTS[name]))
+
+
+def test_without_its_condition_a_partial_index_is_not_used(connection: sqlite3.Connection) -> None:
+    """Negative control: the assertion above would see it."""
+    steps = plan(connection, "SELECT id FROM operations WHERE accepted_seq > ? ORDER BY accepted_seq LIMIT ?")
+    assert any(step.startswith("SCAN") for step in steps)
