@@ -98,12 +98,12 @@ class _Post:
     def heard_garbage(self, error: Exception) -> bool:
         """Whether what came is no HTTP.
 
-        The library raises the same error where the peer just went away, but then with no parser's error
-        behind it.
+        The library raises the same error where the peer just went away, but then without a parser's error in
+        it.
         """
-        if not isinstance(error, httpx2.RemoteProtocolError) or self.answering:
+        if not isinstance(error, httpx2.RemoteProtocolError) or self.answering or error.__cause__ is None:
             return False
-        return error.__cause__ is not None and error.__cause__.__cause__ is not None
+        return any(isinstance(inner, Exception) for inner in error.__cause__.args)
 
 
 class HttpWire:
@@ -128,8 +128,9 @@ class HttpWire:
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """See `Wire.run`."""
         try:
-            context = await anyio.to_thread.run_sync(ssl.create_default_context)
-            async with _client(context) as client:
+            # in a worker thread: certificates are read from disk, and the library imports its own parts only
+            # now
+            async with await anyio.to_thread.run_sync(_client) as client:
                 self._client = client
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
@@ -292,10 +293,9 @@ class HttpWire:
         detail = str(error) or type(error).__name__
         if not post.begun:
             return NotSent(reason="connect_failed", message=f"cannot connect to {where}: {detail}")
-        return Silence(
-            cause="protocol_error" if post.heard_garbage(error) else "connection_lost",
-            message=f"the connection to {where} failed: {detail}",
-        )
+        if post.heard_garbage(error):
+            return Silence(cause="protocol_error", message=f"what {where} sent is no HTTP")
+        return Silence(cause="connection_lost", message=f"the connection to {where} was lost: {detail}")
 
     # ------------------------------------------------------------------ the SDK's own messages
 
@@ -376,9 +376,9 @@ class HttpWire:
             log.debug("session_not_ended", provider=self._provider, error=type(error).__name__)
 
 
-def _client(context: ssl.SSLContext) -> httpx2.AsyncClient:
+def _client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
-        verify=context,
+        verify=ssl.create_default_context(),
         trust_env=False,
         follow_redirects=False,
         timeout=httpx2.Timeout(None, connect=HTTP_CONNECT_S),

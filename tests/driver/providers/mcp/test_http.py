@@ -1,0 +1,330 @@
+"""A server behind a URL: phases, answers, statuses, streams, sessions, and everything that can break."""
+
+import gzip
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+
+from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Silence
+from driver.core.contracts import HeaderKey, KeyCarrier
+from driver.providers.mcp.settings import HttpServer
+from tests.driver.providers.mcp.stage import Stage, staged
+from tests.driver.providers.mcp.web import (
+    LEGACY,
+    MODERN,
+    STREAM,
+    Answer,
+    Request,
+    Web,
+    done,
+    event,
+    http,
+    message,
+    rpc,
+    web,
+)
+
+pytestmark = pytest.mark.anyio
+
+ALL_PHASES = [Phase.WRITING, Phase.WRITTEN, Phase.ANSWERED]
+
+
+@asynccontextmanager
+async def connected(
+    tmp_path: Path,
+    answer: Answer,
+    *,
+    era: str = MODERN,
+    key: KeyCarrier | None = None,
+    session: str | None = None,
+) -> AsyncGenerator[tuple[Web, Stage]]:
+    """A server that answers calls with `answer`, and a provider that has connected to it."""
+    async with web(era=era, answer=answer) as server:
+        server.session = session
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        async with staged(HttpServer(url=url), tmp_path / "ledger", key=key) as stage:
+            assert stage.provider is not None
+            assert await stage.provider.prepare(stage.call("act")) is None
+            yield server, stage
+
+
+def says(data: bytes) -> Answer:
+    """Answer with these bytes, whatever was asked."""
+
+    async def answer(_server: Web, stream: SocketStream, _request: Request) -> None:
+        await stream.send(data)
+
+    return answer
+
+
+async def succeeds(_server: Web, stream: SocketStream, request: Request) -> None:
+    """Answer with a success."""
+    await stream.send(rpc(request, done()))
+
+
+async def hangs_up(_server: Web, stream: SocketStream, _request: Request) -> None:
+    """Close the connection without a word."""
+    await stream.aclose()
+
+
+# ------------------------------------------------------------------ answers
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_call_over_http_is_answered(tmp_path: Path, era: str) -> None:
+    """One POST, all phases in order, the answer as it came."""
+    async with connected(tmp_path, succeeds, era=era) as (server, stage):
+        report = await stage.dispatch(stage.call("act", {"x": 1}))
+        assert isinstance(report, Answered)
+        assert report.result == done()["result"]
+        assert stage.phases == ALL_PHASES
+        (call,) = server.calls()
+        assert call.headers["mcp-protocol-version"] == era
+        assert ("mcp-method" in call.headers) == (era == MODERN)
+
+
+async def test_a_stream_carries_the_answer_behind_other_messages(tmp_path: Path) -> None:
+    """Progress, comments, other events and requests of the server's own come before it."""
+
+    async def answer(_server: Web, stream: SocketStream, request: Request) -> None:
+        await stream.send(STREAM + b": comment\n\nevent: other\ndata: ?\n\nid: 1\ndata:\n\n")
+        await stream.send(event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'))
+        await stream.send(event(b'{"jsonrpc":"2.0","id":"p","method":"ping"}'))
+        data = event(message(request, done("streamed")))
+        await stream.send(data[:20])
+        await stream.send(data[20:])
+        await stream.aclose()
+
+    async with connected(tmp_path, answer, era=LEGACY) as (server, stage):
+        report = await stage.act("x")
+        assert isinstance(report, Answered)
+        with anyio.fail_after(5):
+            await server.sent({"jsonrpc": "2.0", "id": "p", "result": {}})
+
+
+async def test_the_key_can_travel_as_a_header(tmp_path: Path) -> None:
+    """`header:NAME` is what HTTP is for."""
+    async with connected(tmp_path, succeeds, key=HeaderKey("Idempotency-Key")) as (server, stage):
+        await stage.dispatch(stage.call("act", key="op_9"))
+        (call,) = server.calls()
+        assert call.headers["idempotency-key"] == "op_9"
+        assert "dev.effectd" not in str(call.body)
+
+
+@pytest.mark.parametrize("status", [200, 400, 404, 500, 501])
+async def test_a_peers_own_error_beside_a_status_is_its_word(tmp_path: Path, status: int) -> None:
+    """A JSON-RPC error in the body says more than the status that it came with."""
+
+    async def answer(_server: Web, stream: SocketStream, request: Request) -> None:
+        body = message(request, {"error": {"code": -32020, "message": "header mismatch"}})
+        await stream.send(http(status, body))
+
+    async with connected(tmp_path, answer) as (server, stage):
+        assert await stage.act("x") == PeerError(code=-32020, message="header mismatch")
+        assert len(server.calls()) == 1
+
+
+async def test_a_header_mismatch_is_never_sent_again_by_itself(tmp_path: Path) -> None:
+    """The SDK's client would ask for the tools and try once more: every resend is the engine's decision."""
+
+    async def answer(_server: Web, stream: SocketStream, request: Request) -> None:
+        body = message(request, {"error": {"code": -32020, "message": "header mismatch"}})
+        await stream.send(http(400, body))
+
+    async with connected(tmp_path, answer) as (server, stage):
+        await stage.act("x")
+        await stage.act("x")
+        assert len(server.calls()) == 2
+
+
+# ------------------------------------------------------------------ statuses
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 401, 403, 404, 409, 429, 500, 502, 503, 504])
+async def test_a_status_without_an_answer_is_told_as_it_is(tmp_path: Path, status: int) -> None:
+    """Nothing is followed, nothing is sent twice, and the body beside it is kept."""
+    data = http(status, b"sorry", kind="text/plain", headers={"retry-after": "7", "location": "/elsewhere"})
+    async with connected(tmp_path, says(data)) as (server, stage):
+        report = await stage.act("x")
+        assert report == HttpStatus(
+            status=status,
+            result={
+                "status": status,
+                "headers": {"content-type": "text/plain", "retry-after": "7"},
+                "text": "sorry",
+            },
+        )
+        assert stage.phases == ALL_PHASES
+        assert len(server.calls()) == 1
+
+
+@pytest.mark.parametrize("status", [409, 429, 502, 503, 504])
+async def test_some_statuses_say_more_than_any_body(tmp_path: Path, status: int) -> None:
+    """A gateway can write JSON-RPC too."""
+
+    async def answer(_server: Web, stream: SocketStream, request: Request) -> None:
+        await stream.send(http(status, message(request, {"error": {"code": 1, "message": "m"}})))
+
+    async with connected(tmp_path, answer) as (_, stage):
+        report = await stage.act("x")
+        assert isinstance(report, HttpStatus)
+        assert report.status == status
+
+
+# ------------------------------------------------------------------ what breaks
+
+
+@pytest.mark.parametrize(
+    ("data", "cause"),
+    [
+        pytest.param(b"\x00\x01garbage\r\n\r\n", "protocol_error", id="no HTTP"),
+        pytest.param(http(200, b"not json"), "protocol_error", id="no JSON"),
+        pytest.param(http(200, b"[]"), "protocol_error", id="a batch"),
+        pytest.param(http(200, b'{"id":5,"result":{}}'), "protocol_error", id="another's answer"),
+        pytest.param(http(200, b"<html>", kind="text/html"), "protocol_error", id="a web page"),
+        pytest.param(http(202, b""), "protocol_error", id="accepted, and no answer"),
+        pytest.param(
+            http(200, gzip.compress(b"{}"), headers={"content-encoding": "gzip"}),
+            "protocol_error",
+            id="compressed",
+        ),
+        pytest.param(http(200, b"x" * 1_048_577), "protocol_error", id="too large"),
+        pytest.param(STREAM + b"data: " + b"x" * 1_100_000, "protocol_error", id="too large an event"),
+        pytest.param(STREAM + event(b"not json"), "protocol_error", id="an event of no JSON"),
+    ],
+)
+async def test_what_is_no_answer_is_silence(tmp_path: Path, data: bytes, cause: str) -> None:
+    """It was sent, and nothing that counts as an answer came."""
+    async with connected(tmp_path, says(data)) as (server, stage):
+        report = await stage.act("x")
+        assert isinstance(report, Silence)
+        assert report.cause == cause
+        assert stage.phases == [Phase.WRITING, Phase.WRITTEN]
+        assert len(server.calls()) == 1
+
+
+async def test_a_server_that_hangs_up_is_a_lost_connection(tmp_path: Path) -> None:
+    """Once it was written, nobody can tell whether it was done."""
+
+    async def cuts_a_body(_server: Web, stream: SocketStream, _request: Request) -> None:
+        await stream.send(http(200, b"{" + b" " * 100)[:-50])
+        await stream.aclose()
+
+    async def cuts_a_stream(_server: Web, stream: SocketStream, _request: Request) -> None:
+        await stream.send(STREAM + b"id: 1\ndata:\n\n")
+        await stream.aclose()
+
+    for number, answer in enumerate((hangs_up, cuts_a_body, cuts_a_stream)):
+        async with connected(tmp_path / str(number), answer) as (server, stage):
+            report = await stage.act("x")
+            assert isinstance(report, Silence)
+            assert report.cause == "connection_lost"
+            assert stage.phases == [Phase.WRITING, Phase.WRITTEN]
+            assert len(server.calls()) == 1
+
+
+async def test_what_cannot_be_connected_to_is_not_sent(tmp_path: Path) -> None:
+    """Refused before the first byte: provably nothing left."""
+    async with connected(tmp_path, succeeds) as (server, stage):
+        port = server.port
+        assert stage.provider is not None
+    async with staged(HttpServer(url=f"http://127.0.0.1:{port}/mcp"), tmp_path / "ledger") as stage:
+        report = await stage.dispatch(stage.call("act"))
+        assert isinstance(report, NotSent)
+        assert report.reason == "connect_failed"
+        assert f"127.0.0.1:{port}" in report.message
+        assert stage.phases == [Phase.CONNECTING]
+
+
+async def test_a_server_that_went_away_between_calls_is_not_sent_to(tmp_path: Path) -> None:
+    """The connection is gone, and so is the port: nothing of the second call left."""
+    async with connected(tmp_path, succeeds) as (server, stage):
+        await stage.act("x")
+        server.stop()
+        await anyio.wait_all_tasks_blocked()
+        report = await stage.act("x")
+        assert isinstance(report, NotSent)
+        assert report.reason == "connect_failed"
+        assert Phase.WRITING not in stage.phases
+
+
+async def test_no_proxy_of_the_environment_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever can set a variable must not get to see calls."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with connected(tmp_path, succeeds) as (_, stage):
+        assert isinstance(await stage.act("x"), Answered)
+
+
+# ------------------------------------------------------------------ patience
+
+
+async def slowly(_server: Web, stream: SocketStream, request: Request) -> None:
+    """Answer after 0.3 s."""
+    await anyio.sleep(0.3)
+    await stream.send(rpc(request, done("late")))
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_late_answer_over_http_is_heard(tmp_path: Path, era: str) -> None:
+    """The request goes on after our deadline; where the protocol has a sign for it, the peer is told."""
+    async with connected(tmp_path, slowly, era=era) as (server, stage):
+        call = stage.call("act", timeout_s=0.1)
+        assert await stage.dispatch(call) == Silence(cause="deadline", message="no answer within 0.1 s")
+        await stage.hear()
+        assert [operation_id for operation_id, _, _ in stage.late] == [call.operation_id]
+        told = [request for request in server.requests if request.rpc == "notifications/cancelled"]
+        assert len(told) == (1 if era == LEGACY else 0)
+
+
+async def test_a_wanted_cancellation_hangs_up_where_there_is_no_other_sign(tmp_path: Path) -> None:
+    """From 2026-07-28 on, closing the response is how a client cancels."""
+    async with connected(tmp_path, slowly) as (server, stage):
+        with anyio.move_on_after(0.1):
+            await stage.act("x")
+        await anyio.sleep(0.4)
+        assert stage.late == []
+        assert len(server.calls()) == 1
+        assert isinstance(await stage.act("x"), Answered)
+
+
+async def test_a_server_that_hangs_for_ever_ends_at_our_deadline(tmp_path: Path) -> None:
+    """The HTTP library alone would wait for ever."""
+
+    async def never(_server: Web, _stream: SocketStream, _request: Request) -> None:
+        await anyio.sleep_forever()
+
+    async with connected(tmp_path, never) as (_, stage):
+        with anyio.fail_after(5):
+            report = await stage.act("x", timeout_s=0.2)
+        assert isinstance(report, Silence)
+        assert report.cause == "deadline"
+
+
+# ------------------------------------------------------------------ sessions
+
+
+async def test_a_session_is_used_and_ended(tmp_path: Path) -> None:
+    """Its id goes with every request, and the server is told when it is over."""
+    async with connected(tmp_path, succeeds, era=LEGACY, session="s-1") as (server, stage):
+        assert stage.provider is not None
+        await stage.act("x")
+        await stage.provider.close()
+        (call,) = server.calls()
+        assert call.headers["mcp-session-id"] == "s-1"
+        assert server.requests[-1].method == "DELETE"
+
+
+async def test_a_session_that_the_server_forgot_is_made_anew(tmp_path: Path) -> None:
+    """The lost call is told as the 404 that it got, and is not sent again; the next one works."""
+    forgotten = http(404, b"no such session", kind="text/plain")
+    async with connected(tmp_path, says(forgotten), era=LEGACY, session="s-1") as (server, stage):
+        lost = await stage.act("x")
+        assert isinstance(lost, HttpStatus)
+        server.answer, server.session = succeeds, "s-2"
+        assert isinstance(await stage.act("x"), Answered)
+        assert [call.headers["mcp-session-id"] for call in server.calls()] == ["s-1", "s-2"]

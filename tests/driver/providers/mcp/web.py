@@ -1,0 +1,160 @@
+"""A small MCP server over HTTP whose answers a test writes byte by byte, on a real socket."""
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from store.records import JsonObject, JsonValue
+
+MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
+
+
+@dataclass
+class Request:
+    """One request as it came."""
+
+    method: str
+    headers: dict[str, str]
+    body: JsonObject
+
+    @property
+    def rpc(self) -> str:
+        """The JSON-RPC method."""
+        return str(self.body.get("method", ""))
+
+
+Answer = Callable[["Web", SocketStream, Request], Awaitable[None]]
+
+
+@dataclass
+class Web:
+    """The server: its era, what it answers to tool calls, and what it was sent."""
+
+    era: str = MODERN
+    answer: Answer | None = None
+    session: str | None = None
+    requests: list[Request] = field(default_factory=list[Request])
+    connections: int = 0
+    port: int = 0
+    serving: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    _news: anyio.Event = field(default_factory=anyio.Event)
+
+    def stop(self) -> None:
+        """Be gone: nobody listens any more, and every connection is closed."""
+        self.serving.cancel()
+
+    async def sent(self, body: JsonObject) -> None:
+        """Wait until this was sent to us."""
+        while not any(request.body == body for request in self.requests):
+            await self._news.wait()
+
+    def calls(self) -> list[Request]:
+        """Return the tool calls that came."""
+        return [request for request in self.requests if request.rpc == "tools/call"]
+
+    async def serve(self, stream: SocketStream) -> None:
+        """Serve one connection until it ends."""
+        self.connections += 1
+        reader = BufferedByteReceiveStream(stream)
+        async with stream:
+            while (request := await _read(reader)) is not None:
+                self.requests.append(request)
+                self._news.set()
+                self._news = anyio.Event()
+                try:
+                    await self._respond(stream, request)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    return
+
+    async def _respond(self, stream: SocketStream, request: Request) -> None:
+        if request.rpc == "tools/call" and self.answer is not None:
+            await self.answer(self, stream, request)
+        elif request.method == "DELETE" or "id" not in request.body:
+            await stream.send(http(202, b""))
+        else:
+            result = self._result(request.rpc)
+            headers = {"mcp-session-id": self.session} if self.session else {}
+            error: JsonObject = {"code": -32601, "message": "Method not found"}
+            body: JsonObject = {"error": error} if result is None else {"result": result}
+            await stream.send(rpc(request, body, headers=headers))
+
+    def _result(self, method: str) -> JsonObject | None:
+        cached: JsonObject = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        if method == "server/discover" and self.era == MODERN:
+            return {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, **cached}
+        if method == "initialize" and self.era == LEGACY:
+            info: JsonObject = {"name": "web", "version": "1"}
+            return {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": info}
+        if method == "tools/list":
+            return {"tools": [{"name": "act", "inputSchema": {"type": "object"}}], **cached}
+        return {} if method == "ping" and self.era == LEGACY else None
+
+
+def http(
+    status: int, body: bytes, *, kind: str = "application/json", headers: dict[str, str] | None = None
+) -> bytes:
+    """Return a response."""
+    lines = [f"HTTP/1.1 {status} Whatever", f"content-type: {kind}", f"content-length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def rpc(request: Request, body: JsonObject, *, headers: dict[str, str] | None = None) -> bytes:
+    """Return a JSON-RPC answer."""
+    return http(200, message(request, body), headers=headers)
+
+
+def message(request: Request, body: JsonObject) -> bytes:
+    """Return a JSON-RPC response to `request`."""
+    return json.dumps({"jsonrpc": "2.0", "id": request.body["id"], **body}).encode()
+
+
+def done(words: str = "done") -> JsonObject:
+    """Return the body of a success."""
+    content: JsonValue = [{"type": "text", "text": words}]
+    return {"result": {"content": content, "resultType": "complete"}}
+
+
+def event(data: bytes) -> bytes:
+    """Return one server-sent event."""
+    return b"event: message\ndata: " + data + b"\n\n"
+
+
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+
+
+async def _read(reader: BufferedByteReceiveStream) -> Request | None:
+    """The next request; None where the client hung up, in the middle of one or not."""
+    try:
+        head = (await reader.receive_until(b"\r\n\r\n", 65_536)).decode("latin-1")
+        first, *lines = head.split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await reader.receive_exactly(int(headers.get("content-length", "0")))
+    except (anyio.IncompleteRead, anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return None
+    return Request(first.split()[0], headers, json.loads(body) if body else {})
+
+
+@asynccontextmanager
+async def web(*, era: str = MODERN, answer: Answer | None = None) -> AsyncGenerator[Web]:
+    """Serve on a free port of the loopback interface, until the end or `Web.stop`."""
+    server = Web(era=era, answer=answer)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_serve, server)
+        yield server
+        server.stop()
+
+
+async def _serve(server: Web, *, task_status: TaskStatus[None]) -> None:
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    server.port = listener.extra(SocketAttribute.local_port)
+    async with listener:
+        with server.serving:
+            task_status.started()
+            await listener.serve(server.serve)
