@@ -1,0 +1,107 @@
+"""Servers that others wrote: two from PyPI over stdio, and the official SDK's own over HTTP."""
+
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from driver.core.attempts import Answered, NotSent
+from driver.providers.mcp.settings import HttpServer
+from tests.driver.providers.mcp.stage import SERVERS, program, staged
+
+pytestmark = pytest.mark.anyio
+
+
+def installed(name: str) -> str:
+    """Return the path of a program beside this interpreter."""
+    path = shutil.which(name, path=str(Path(sys.executable).parent))
+    assert path is not None, f"{name} is not installed: pip install -e '.[test]'"
+    return path
+
+
+async def test_the_time_server_tells_the_time(tmp_path: Path) -> None:
+    """A public server, as it comes."""
+    async with staged(program(tmp_path, [installed("mcp-server-time")]), tmp_path / "ledger") as stage:
+        assert stage.provider is not None
+        tools = await stage.provider.list_tools()
+        assert not isinstance(tools, NotSent)
+        assert {tool.name for tool in tools} >= {"get_current_time", "convert_time"}
+        report = await stage.dispatch(stage.call("get_current_time", {"timezone": "UTC"}))
+        assert isinstance(report, Answered)
+        assert not report.is_error
+        bad = await stage.dispatch(stage.call("get_current_time", {"timezone": "Nowhere/Land"}))
+        assert isinstance(bad, Answered)
+        assert bad.is_error
+
+
+async def test_the_git_server_commits_once(tmp_path: Path) -> None:
+    """One call, one commit in a real repository; a wrong argument is caught before it leaves."""
+    repository = tmp_path / "repository"
+    await anyio.to_thread.run_sync(_make_repository, repository)
+    server = program(tmp_path, [installed("mcp-server-git"), "--repository", str(repository)])
+    async with staged(server, tmp_path / "ledger") as stage:
+        assert stage.provider is not None
+        call = stage.call("git_commit", {"repo_path": str(repository), "message": "once"})
+        assert await stage.provider.prepare(call) is None
+        report = await stage.dispatch(call)
+        assert isinstance(report, Answered)
+        assert not report.is_error
+        wrong = await stage.provider.prepare(stage.call("git_commit", {"repo_path": str(repository)}))
+        assert isinstance(wrong, NotSent)
+        assert wrong.reason == "invalid_arguments"
+    assert await anyio.to_thread.run_sync(_git, repository, "log", "--format=%s") == "once\n"
+
+
+def _make_repository(path: Path) -> None:
+    path.mkdir()
+    _git(path, "init", "--quiet")
+    _git(path, "config", "user.email", "test@example.invalid")
+    _git(path, "config", "user.name", "test")
+    (path / "file").write_text("content")
+    _git(path, "add", "file")
+
+
+def _git(path: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(path), *arguments], check=True, capture_output=True, text=True
+    ).stdout
+
+
+@asynccontextmanager
+async def sdk_server(ledger: Path, *options: str) -> AsyncGenerator[str]:
+    """Run the SDK's server in a process of its own, and return its URL once it listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    argv = [sys.executable, str(SERVERS / "sdk_http.py"), str(port), str(ledger), *options]
+    async with await anyio.open_process(argv, stdout=subprocess.DEVNULL) as process:
+        assert process.stderr is not None
+        said = b""
+        with anyio.fail_after(20):
+            while b"Uvicorn running" not in said:
+                said += await process.stderr.receive()
+        try:
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("options", [(), ("json",)])
+async def test_the_sdks_own_server_is_called_once_for_each_call(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """Streams and plain JSON; what it answers is what it did."""
+    ledger = tmp_path / "ledger"
+    async with sdk_server(ledger, *options) as url, staged(HttpServer(url=url), ledger) as stage:
+        for n in range(3):
+            report = await stage.dispatch(stage.call("count", {"n": n}))
+            assert isinstance(report, Answered)
+            assert report.result["structuredContent"] == {"result": n + 1}
+            assert not report.output_invalid
+    assert ledger.read_text() == "0\n1\n2\n"
