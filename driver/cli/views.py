@@ -110,9 +110,7 @@ def status_lines(found: Status, now: datetime) -> Iterator[RenderableType]:
     yield labelled("link", _link(found, now))
     counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
     yield labelled("operations", counts or "none")
-    yield labelled(
-        "events", f"{found.last_seq}, of which {found.last_seq - found.acked_seq} not acknowledged"
-    )
+    yield labelled("events", _events(found))
     yield labelled("journal", _journal(found, now))
     yield labelled("integrity", (found.integrity, "" if found.integrity == "ok" else "bold red"))
     yield labelled("journal_id", found.journal_id)
@@ -237,6 +235,12 @@ def _link(found: Status, now: datetime) -> Part:
     if link.connected:
         return f"connected{since}: {link.url}"
     return (f"NOT CONNECTED{since}: {link.url}", "bold yellow")
+
+
+def _events(found: Status) -> str:
+    if found.link.url is None:
+        return str(found.last_seq)
+    return f"{found.last_seq}, of which {found.last_seq - found.acked_seq} not acknowledged"
 
 
 def _journal(found: Status, now: datetime) -> str:

@@ -35,14 +35,13 @@ class Service:
         A journal that has stopped is a 503 `Problem`. Cancelling the caller only stops the wait.
         """
         async with self._reads:
-            try:
+            with _stopped_journal():
                 return await self.sources.journal.read(unit)
-            except StoreError as error:
-                raise Problem(
-                    HTTPStatus.SERVICE_UNAVAILABLE,
-                    Code.JOURNAL_STOPPED,
-                    "the journal has stopped, and the daemon is about to exit: see its log, then try again",
-                ) from error
+
+    async def ailment(self) -> str | None:
+        """Return None while the journal can commit, else what is wrong. Raises as `read` does."""
+        with _stopped_journal():
+            return await self.sources.ailment()
 
     @contextmanager
     def stream(self) -> Generator[None]:
@@ -58,3 +57,15 @@ class Service:
             yield
         finally:
             self._streams -= 1
+
+
+@contextmanager
+def _stopped_journal() -> Generator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            Code.JOURNAL_STOPPED,
+            "the journal has stopped, and the daemon is about to exit: see its log, then try again",
+        ) from error

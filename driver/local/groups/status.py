@@ -51,7 +51,7 @@ def _known(view: View) -> shapes.Known:
 async def _healthy(service: Service, request: Request) -> Response:
     """200 while the journal can commit; the supervisor of the process may restart it otherwise."""
     parse_query(NoQuery, request)
-    ailment = await service.sources.ailment()
+    ailment = await service.ailment()
     if ailment is not None:
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, Code.UNHEALTHY, ailment)
     return json_answer({"healthy": True})

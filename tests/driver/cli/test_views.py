@@ -11,7 +11,18 @@ from rich.console import Console, RenderableType
 from driver.cli.hints import HINTS
 from driver.cli.main import COMMANDS
 from driver.cli.plain import plain
-from driver.cli.replies import Attempt, Command, Delivery, Event, Evidence, Operation, Page, Status, Story
+from driver.cli.replies import (
+    Attempt,
+    Command,
+    Delivery,
+    Event,
+    Evidence,
+    Link,
+    Operation,
+    Page,
+    Status,
+    Story,
+)
 from driver.cli.story import story_lines
 from driver.cli.views import event_line, operation_table, status_lines, unsettled_lines, value_text
 from driver.cli.words import REASONS, duration, size
@@ -302,12 +313,20 @@ def test_a_status_says_what_is_wrong() -> None:
         "  unsettled   1, the oldest for 1 min 1 s: see 'effectd ops --unsettled'\n"
         "  link        none: stand-alone\n"
         "  operations  3 succeeded, 1 unknown\n"
-        "  events      14, of which 2 not acknowledged\n"
+        "  events      14\n"
         "  journal     41.0 kB, and 0 B of wal; last commit 2026-11-29 14:43:09Z (11 s ago)\n"
         "  integrity   ok\n"
         f"  journal_id  {'a' * 32}\n"
         f"  boot_id     {'b' * 32}\n"
     )
+
+
+def test_a_link_that_is_down_is_loud() -> None:
+    """Since when, and how much waits for it."""
+    link = Link(connected=False, since=NOW, url="wss://plane.example")
+    text = shown(status_lines(STATUS.model_copy(update={"link": link}), NOW))
+    assert "NOT CONNECTED since 2026-11-29 14:43:20Z (0 s ago): wss://plane.example" in text
+    assert "14, of which 2 not acknowledged" in text
 
 
 def test_a_fence_and_a_fault_drill_are_loud() -> None:

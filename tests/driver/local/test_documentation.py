@@ -1,0 +1,52 @@
+"""docs/local-api.md says what is served."""
+
+import re
+from pathlib import Path
+
+from starlette.routing import Route
+
+from driver.local.errors import Code
+from driver.local.groups import events, operations, runs, status, verify
+from driver.local.settings import LocalLimits
+from tests.driver.local.test_reads import ALONE, LISTED, STATUS
+
+TEXT = (Path(__file__).parents[3] / "docs" / "local-api.md").read_text(encoding="utf-8")
+
+
+def served() -> set[str]:
+    """Return every path with its method: a group needs no service to name them."""
+    routes: list[Route] = []
+    for group in (status, operations, runs, events, verify):
+        routes += group.routes(None)
+    return {
+        f"{method} {route.path}" for route in routes for method in (route.methods or ()) if method != "HEAD"
+    }
+
+
+def test_every_path_is_documented_and_nothing_else() -> None:
+    """What stands there can be asked for."""
+    assert set(re.findall(r"^\| `((?:GET|POST) [^` ]+)` \|", TEXT, re.MULTILINE)) == served()
+
+
+def test_every_code_is_documented() -> None:
+    """A program may compare them, so each is promised."""
+    assert all(f"`{code}`" in TEXT for code in Code)
+
+
+def test_every_member_is_documented() -> None:
+    """Word by word."""
+    assert all(f"`{member}`" in TEXT for member in (*LISTED, *ALONE, *STATUS))
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    """Numbers in prose go stale unless somebody looks."""
+    limits = LocalLimits()
+    assert f"{limits.connections_max} connections" in TEXT
+    assert f"{limits.streams_max} streams" in TEXT
+    assert (
+        f"heads of {limits.header_bytes_max // 1024} KiB, bodies of {limits.body_bytes_max // 1024} KiB"
+        in TEXT
+    )
+    assert f"{limits.request_s:g} s for a head" in TEXT
+    assert f"{limits.stall_s:g} s for a client" in TEXT
+    assert f"its {limits.batch_events_max:,} events" in TEXT
