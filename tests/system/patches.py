@@ -15,7 +15,8 @@ from typing import Any, Final, cast
 from driver.core.answers import Repeat
 from driver.core.commands import ToolCallData
 from driver.engine.intake import Intake
-from store.events import OperationStarted
+from driver.engine.posture import Posture
+from store.events import OperationNotExecuted, OperationStarted
 from store.head import Ledger
 from store.records import Origin
 from store.transaction import Transaction
@@ -94,10 +95,37 @@ def told_before_commit() -> None:
     Writer.__init__ = init  # type: ignore[method-assign]
 
 
+def no_confirmation() -> None:
+    """Act on what an earlier boot accepted without waiting for the plane's word about this journal."""
+
+    def may_dispatch(self: Posture) -> bool:
+        return not self.draining and self.fence is None
+
+    setattr(Posture, "may_dispatch", property(may_dispatch))  # noqa: B010 - mypy lets nobody assign to a property
+
+
+def lost_is_not_executed() -> None:
+    """Say of a call whose outcome was lost that it never happened."""
+    module: Any = import_module("driver.engine.recovery")
+
+    def not_executed(**_: object) -> OperationNotExecuted:
+        return OperationNotExecuted(reason="cancelled")
+
+    module.OperationUnknown = not_executed
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
-        for patch in (no_intent_commit, no_dedupe, no_fsync, no_fsync_unnoticed, told_before_commit)
+        for patch in (
+            no_intent_commit,
+            no_dedupe,
+            no_fsync,
+            no_fsync_unnoticed,
+            told_before_commit,
+            no_confirmation,
+            lost_is_not_executed,
+        )
     }
 )
 

@@ -71,6 +71,11 @@ class Life:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
 
+    def stand_for(self, pid: int) -> None:
+        """Signal another process from now on: the daemon that this one is a tracer of."""
+        os.close(self.pidfd)
+        self.pid, self.pidfd = pid, os.pidfd_open(pid)
+
     async def exit_code(self) -> int:
         """Return its exit code, or minus the signal that ended it, once it has ended."""
         with anyio.move_on_after(PATIENCE_S):
