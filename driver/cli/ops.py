@@ -97,7 +97,7 @@ def ops(
     elif page.items:
         write([views.operation_table(page, now)])
     else:
-        write([views.line("No operations match.")])
+        write([views.no_operations_line(page)])
     _write_more(page.next)
 
 

@@ -123,7 +123,7 @@ def unsettled_lines(page: Page[Operation], now: datetime, flags: str = "") -> It
     `flags` stand behind every command that is suggested.
     """
     if not page.items:
-        yield line(("Nothing is unsettled: every call that ended has a known outcome.", "green"))
+        yield _nothing("Nothing is unsettled: every call that ended has a known outcome.", page)
         return
     count = f"{'More than ' if page.truncated else ''}{len(page.items)}"
     yield line((f"{count} unsettled, newest first.", "bold yellow"))
@@ -160,6 +160,18 @@ def hint_lines(operation: Operation, flags: str) -> Iterator[RenderableType]:
             else labelled(label, (command + flags, "cyan"), f"  {advice}")
         )
         label = ""
+
+
+def no_operations_line(page: Page[Operation]) -> Text:
+    """Return what stands in place of an empty table."""
+    return _nothing("No operations match.", page)
+
+
+def _nothing(text: str, page: Page[Operation]) -> Text:
+    """An empty page that is not the last one proves nothing."""
+    if page.truncated:
+        return line(("None on this page; the journal is not looked through yet.", "yellow"))
+    return line((text, "green"))
 
 
 def operation_table(page: Page[Operation], now: datetime) -> Table:

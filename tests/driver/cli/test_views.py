@@ -102,6 +102,13 @@ def test_nothing_unsettled_is_good_news() -> None:
     assert "Nothing is unsettled" in shown(unsettled_lines(page(), NOW))
 
 
+def test_an_empty_page_that_is_not_the_last_promises_nothing() -> None:
+    """The journal is looked through in parts, and the rest may hold some."""
+    text = shown(unsettled_lines(page(cursor="x"), NOW))
+    assert "Nothing is unsettled" not in text
+    assert "not looked through yet" in text
+
+
 def test_a_part_of_the_unsettled_does_not_look_like_all() -> None:
     """A page that is not the last says so."""
     assert shown(unsettled_lines(page(lost(), cursor="x"), NOW)).startswith("More than 1 unsettled")

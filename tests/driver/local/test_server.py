@@ -17,6 +17,7 @@ import pytest
 from anyio.abc import SocketStream
 from structlog.testing import capture_logs
 
+from driver.local.connection import Connection
 from driver.local.errors import SocketInUse
 from driver.local.peers import credentials
 from driver.local.server import serve_local
@@ -224,6 +225,17 @@ async def test_a_head_sent_byte_by_byte_runs_out_of_time(tmp_path: Path) -> None
     async with served(tmp_path, request_s=0.3) as world, raw(world) as stream:
         with pytest.raises(anyio.BrokenResourceError):
             await trickle(stream, b"x")
+
+
+async def test_without_our_timer_a_head_sent_byte_by_byte_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: uvicorn's own timer starts again with each byte."""
+    monkeypatch.setattr(Connection, "_await_request", Connection._stop_waiting)
+    async with served(tmp_path, request_s=0.3) as world, raw(world) as stream:
+        with anyio.move_on_after(1.5) as lasted:
+            await trickle(stream, b"x")
+        assert lasted.cancelled_caught
 
 
 async def test_a_body_without_end_after_the_answer_runs_out_of_time(tmp_path: Path) -> None:
