@@ -1,6 +1,7 @@
 """Drafts of events, short to write: operation `n` belongs to command `cmd-n` and, unless told, to run `run-1`."""
 
 import json
+from collections.abc import Callable
 
 from store.events import (
     AttemptEnded,
@@ -18,7 +19,8 @@ from store.events import (
     OperationUnknown,
 )
 from store.lifecycle import Effect
-from store.records import CommandId, Digest, JsonValue, OperationId, Origin, RunId, Timestamp
+from store.records import CommandId, Digest, JsonValue, OperationId, Origin, RunId, StoredEvent, Timestamp
+from store.transaction import Transaction
 
 LATER = Timestamp("2031-01-01T00:00:00.000000Z")
 ALIKE = Digest("a" * 64)
@@ -173,3 +175,12 @@ def reconciled(
 
 def driver_started() -> Draft:
     return Draft(data=DriverStarted(software="effectd/0.1.0"))
+
+
+def recording(*drafts: Draft) -> Callable[[Transaction], tuple[StoredEvent, ...]]:
+    """A unit that records these, in order."""
+
+    def unit(tx: Transaction) -> tuple[StoredEvent, ...]:
+        return tuple(tx.append(draft) for draft in drafts)
+
+    return unit
