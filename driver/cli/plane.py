@@ -15,7 +15,6 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -68,6 +67,13 @@ class WrongText(click.BadParameter):
 
     def __init__(self, fault: str, example: str) -> None:
         super().__init__(f"{fault}, such as {example}")
+
+
+class TokenUnmade(Exception):
+    """A token file cannot be made."""
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        super().__init__(f"{path}: {cause.strerror}; make its folder, or choose another file with --db")
 
 
 class ServerOption(click.UsageError):
@@ -210,10 +216,14 @@ def _folder() -> Path:
 
 def _minted(path: Path) -> Path:
     """A token file at its default place: made, readable by its owner only, when it is missing."""
-    with suppress(FileExistsError):
+    try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.write(handle, secrets.token_urlsafe(32).encode() + b"\n")
-        os.close(handle)
+    except FileExistsError:
+        return path
+    except OSError as error:
+        raise PlaneMisconfigured(TokenUnmade(path, error)) from error
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
     return path
 
 

@@ -176,8 +176,14 @@ class _Stream:
             )
         if event.kind == "command.accepted":
             self._db.execute(
-                "UPDATE commands SET accepted=1, write=?, operation_id=? WHERE command_id=?",
-                (event.data.get("write") is not False, event.operation_id, event.command_id),
+                "UPDATE commands SET accepted=1, write=? WHERE command_id=?",
+                (event.data.get("write") is not False, event.command_id),
+            )
+        if event.kind == "operation.started" or (event.terminal and event.kind in _ENDINGS):
+            # other events may name an operation that another command started: a verdict does
+            self._db.execute(
+                "UPDATE commands SET operation_id=? WHERE command_id=?",
+                (event.operation_id, event.command_id),
             )
         if event.terminal:
             self._db.execute(

@@ -25,6 +25,8 @@ APPLICATION_ID: Final = 0x65667064
 """`efpd`, in the file's header: tells our file from any other SQLite file."""
 SCHEMA_VERSION: Final = 1
 
+_CHOOSE: Final = "choose another file with --db"
+
 T = TypeVar("T")
 
 
@@ -83,7 +85,7 @@ def open_ledger(path: Path) -> Ledger:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1)
     except OSError as error:
-        raise LedgerUnavailable(path, f"{error.strerror}; choose another file with --db") from error
+        raise LedgerUnavailable(path, f"{error.strerror}; {_CHOOSE}") from error
     connection.row_factory = sqlite3.Row
     try:
         _prepare(connection, path)
@@ -97,26 +99,24 @@ def open_ledger(path: Path) -> Ledger:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Look whose file it is before anything in it is changed; then make it durable, and ours."""
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    found = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    empty = connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
+    if (found, version) != ((0, 0) if empty else (APPLICATION_ID, SCHEMA_VERSION)):
+        raise LedgerUnavailable(path, f"this is no file of this version of the plane; {_CHOOSE}")
     mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     connection.execute("PRAGMA synchronous=FULL")
     if (mode, connection.execute("PRAGMA synchronous").fetchone()[0]) != ("wal", 2):
-        raise LedgerUnavailable(
-            path, "this file system cannot hold a durable SQLite file; choose another with --db"
-        )
-    found = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found == version == 0 and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+        raise LedgerUnavailable(path, f"this file system cannot hold a durable SQLite file; {_CHOOSE}")
+    if empty:
         schema = files("driver.plane").joinpath("schema.sql").read_text(encoding="utf-8")
         header = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION};"
         connection.executescript(f"BEGIN IMMEDIATE; {schema} {header} COMMIT;")
-    elif (found, version) != (APPLICATION_ID, SCHEMA_VERSION):
-        raise LedgerUnavailable(
-            path, "this is no file of this version of effectd plane; choose another with --db"
-        )
 
 
 def _why(error: sqlite3.Error) -> str:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
         return "another plane is using this file; stop it, or choose another file with --db"
-    return f"{error}; choose another file with --db"
+    return f"{error}; {_CHOOSE}"

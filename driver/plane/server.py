@@ -147,7 +147,8 @@ async def serve_plane(settings: PlaneSettings, ready: Callable[[str], None]) -> 
             ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
             await _serve(application(ledger, drivers, operators), listener, ledger)
         finally:
-            ledger.close()
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(ledger.close)
     if ledger.failure is not None:
         raise LedgerBroken(settings.db, str(ledger.failure)) from ledger.failure
 

@@ -56,7 +56,7 @@ SEND_S: Final = 10.0
 """How long a frame may take to leave: a peer that does not read for so long is gone."""
 CLOSE_S: Final = 2.0
 """How long the last frame, the close, may take."""
-RETRY_S: Final = 2.0
+RETRY_S: Final = 1.0
 """How soon a command is delivered again that was refused for want of room."""
 
 _log = structlog.get_logger("effectd.plane")
