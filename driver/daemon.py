@@ -35,6 +35,7 @@ from driver.engine.posture import Posture
 from driver.engine.recovery import recover
 from driver.faults import Boundary
 from driver.link.link import Link
+from driver.link.watermark import Watermark
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
@@ -62,8 +63,9 @@ log = structlog.get_logger(__name__)
 def main(config: Config) -> int:
     """Run the daemon until it is told to stop, and return its exit code.
 
-    Raises `driver.faults.UnknownBoundary` and, for a journal that must not be opened, the
-    `store.errors.StoreError` that says why; nothing was changed then.
+    Raises `driver.faults.UnknownBoundary`; for a journal that must not be opened the
+    `store.errors.OpenRefused` that says why, and nothing was changed then; and
+    `driver.local.errors.SocketError` where the local sockets cannot be made.
     """
     os.umask(UMASK)
     log_setup.configure(config.log.level, config.log.format)
@@ -72,7 +74,7 @@ def main(config: Config) -> int:
         log.warning("fault_injection", kill_at=point.name, passing=point.passing)
     code = EXIT_STOPPED
     try:
-        anyio.run(_serve, config, point)
+        _run(config, point)
     except NoRoomForGeneration as error:
         log.critical("no_room_for_copy", error=str(error))
         code = EXIT_NO_ROOM_FOR_COPY
@@ -80,6 +82,21 @@ def main(config: Config) -> int:
         log.critical("journal_failed", error=str(error))
         code = EXIT_JOURNAL_FAILED
     return code
+
+
+def _run(config: Config, point: faults.KillPoint | None) -> None:
+    """Run the event loop; where one thing went wrong, that is raised, and not the groups around it."""
+    try:
+        anyio.run(_serve, config, point)
+    except BaseExceptionGroup as group:
+        raise _innermost(group) from group
+
+
+def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    if len(group.exceptions) > 1:
+        return group
+    inner = group.exceptions[0]
+    return _innermost(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 async def _serve(config: Config, point: faults.KillPoint | None) -> None:
@@ -132,7 +149,11 @@ class Daemon:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain. Returns when everything that was started has ended."""
-        self._posture.fence = await self.journal.read(lambda view: view.fence)
+        self._posture.fence, journal_id = await self.journal.read(lambda view: (view.fence, view.journal_id))
+        if self._link is None:
+            # nobody else will hold these events: what is committed counts as acknowledged
+            watermark = Watermark(self.journal)
+            self.journal.subscribe(lambda events: watermark.move(journal_id, events[-1].seq))
         async with anyio.create_task_group() as tasks:
             await tasks.start(serve_local, self, LocalSettings(runtime_dir=self._config.driver.runtime_dir))
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
