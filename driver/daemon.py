@@ -27,6 +27,7 @@ from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
 from driver.core.attempts import Report
+from driver.core.groups import innermost
 from driver.engine.announcements import announce
 from driver.engine.desk import ControlDesk, Identity
 from driver.engine.dispatcher import Dispatcher
@@ -89,14 +90,7 @@ def _run(config: Config, point: faults.KillPoint | None) -> None:
     try:
         anyio.run(_serve, config, point)
     except BaseExceptionGroup as group:
-        raise _innermost(group) from group
-
-
-def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    if len(group.exceptions) > 1:
-        return group
-    inner = group.exceptions[0]
-    return _innermost(inner) if isinstance(inner, BaseExceptionGroup) else inner
+        raise innermost(group) from group
 
 
 async def _serve(config: Config, point: faults.KillPoint | None) -> None:

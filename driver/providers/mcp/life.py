@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import structlog
@@ -27,6 +27,7 @@ from mcp import Client
 from mcp_types import Implementation
 
 from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Report, Silence, ToolCall
+from driver.core.groups import innermost
 from driver.providers.mcp.calls import (
     CLIENT_NAME,
     CLIENT_VERSION,
@@ -95,6 +96,7 @@ class Life:
         self._dialect: Dialect | None = None
         self._tools: dict[str, ServedTool] = {}
         self._stale = False
+        self._connected_at = math.inf
         self._listed_at = -math.inf
         self._listing = anyio.Lock()
         self._doubt: anyio.Event | None = None
@@ -142,6 +144,11 @@ class Life:
         """True where it is sent nothing more, and ends when nobody waits for it or listens to it."""
         return self._retired
 
+    @property
+    def age_s(self) -> float:
+        """Seconds since it has connected."""
+        return anyio.current_time() - self._connected_at
+
     async def certain(self) -> None:
         """Wait until the connection is not in doubt."""
         while self._doubt is not None:
@@ -186,6 +193,7 @@ class Life:
                 dialect = Dialect(client.protocol_version)
                 await self._list(dialect)
                 self._dialect = dialect
+                self._connected_at = anyio.current_time()
                 connecting.deadline = math.inf
                 yield
 
@@ -427,7 +435,5 @@ async def _reply_to(exchange: Exchange) -> None:
 
 def _reason(error: BaseException) -> str:
     """The innermost error's own words; its type where it has none."""
-    inner = error
-    while isinstance(inner, BaseExceptionGroup):
-        inner = cast("BaseExceptionGroup[BaseException]", inner).exceptions[0]
+    inner = innermost(error)
     return str(inner).splitlines()[0] if str(inner) else type(inner).__name__
