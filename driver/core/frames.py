@@ -36,8 +36,10 @@ SUBPROTOCOL: Final = "effectd.v1"
 """The WebSocket subprotocol of that version."""
 FRAME_BYTES_MAX: Final = 1_048_576
 """The largest frame either side takes, unless it says otherwise (docs/protocol.md, section 1)."""
-FRAME_BYTES_MIN: Final = 1_024
-"""The least a plane can announce: every event without its result and arguments fits."""
+FRAME_BYTES_MIN: Final = 256
+"""The least that a plane can announce: no event is shorter, so below it nothing could ever be sent."""
+WINDOW: Final = 256
+"""Unacknowledged events in flight, where a plane names no number of its own."""
 EXPIRES_MS_MAX: Final = 3_153_600_000_000
 """The longest expiry of a command: a hundred years, so that every date it leads to can be written."""
 
@@ -56,11 +58,11 @@ class Welcome:
     """The plane's answer to `hello`: where it stands in this journal, and what it can take."""
 
     type: Literal["welcome"] = "welcome"
-    session_id: Name
+    session_id: Name | None = None
     acked_seq: Count
     acked_chain: ChainField | None = None
-    window: Positive
-    max_frame_bytes: Annotated[int, Field(strict=True, ge=FRAME_BYTES_MIN)]
+    window: Positive = WINDOW
+    max_frame_bytes: Annotated[int, Field(strict=True, ge=FRAME_BYTES_MIN)] = FRAME_BYTES_MAX
 
     def __post_init__(self) -> None:
         """Refuse a watermark that names no history."""
