@@ -51,8 +51,10 @@ format: $(STAMP) ## let ruff format, and mend what it can
 bench: $(STAMP) ## calls a second, latencies, fsyncs and CPU for each call
 	$(BIN)/python -m tests.bench
 
-schema: $(STAMP) ## write docs/protocol.schema.json from the definition of the frames
+schema: $(STAMP) ## write docs/protocol.schema.json, and the tables of docs/protocol.md, from their definition
 	$(BIN)/python -m driver.core.schema > docs/protocol.schema.json
+	$(BIN)/python -m driver.core.schema page < docs/protocol.md > docs/protocol.md.new
+	mv docs/protocol.md.new docs/protocol.md
 
 clean: ## remove the virtual environment, caches and build results
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* htmlcov dist build

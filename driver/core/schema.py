@@ -22,6 +22,10 @@ from driver.core.identity import ID_PATTERN
 from store import records
 from store.events import EVENT_TYPES, EventData
 
+BEGIN: Final = "<!-- events:begin -->\n"
+END: Final = "<!-- events:end -->\n"
+"""What stands around the generated tables in docs/protocol.md."""
+
 Schema: TypeAlias = dict[str, Any]
 
 _NAMED: Final[Mapping[object, Schema]] = MappingProxyType(
@@ -70,6 +74,12 @@ def schema() -> Schema:
 def document() -> str:
     """Return the text of docs/protocol.schema.json."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def page(text: str) -> str:
+    """Return docs/protocol.md with the tables between its markers as they are now."""
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + event_tables() + END + rest.partition(END)[2]
 
 
 def event_tables() -> str:
@@ -201,4 +211,4 @@ def _words(values: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(event_tables() if sys.argv[1:] == ["events"] else document())
+    sys.stdout.write(page(sys.stdin.read()) if sys.argv[1:] == ["page"] else document())
