@@ -17,9 +17,9 @@ from store.records import JsonValue
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
 _MAYBE_FLOAT: Final = re.compile(r"[0-9][.e]")
-"""In every float's text a digit stands before a point or an exponent; in other text too: `_FLOAT` looks closer."""
+"""In every float's text; in other text too, so `_FLOAT` looks closer."""
 _FLOAT: Final = re.compile(r"(?:^|[:,\[])-?[0-9]+[.e]")
-"""A float where a value can stand. Inside a string it is none, which costs the slower way and nothing else."""
+"""A float where a value can stand. One inside a string costs the slower way, and nothing else."""
 _BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
 """Characters whose place in an order by UTF-16 is not their place in an order by code point."""
 
