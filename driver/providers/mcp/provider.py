@@ -127,7 +127,9 @@ class McpProvider:
         """Return a connection that takes calls, started if need be."""
         while not self._closing.is_set():
             life = self._life
-            if life is not None and not life.over:
+            if life is not None and life.over:
+                self._bury(life)
+            elif life is not None:
                 await life.certain()
                 if life.usable:
                     return life
@@ -189,18 +191,22 @@ class McpProvider:
         return life
 
     async def _live(self, life: Life, *, task_status: TaskStatus[None]) -> None:
-        """Run one connection to its end, and take note of how long it lasted."""
+        """Run one connection to its end."""
         self._lives.add(life)
         if self._closing.is_set():
             life.stop()
-        began = anyio.current_time()
         try:
             await life.run(task_status=task_status)
         finally:
             self._lives.discard(life)
-            if self._life is life:
-                self._life = None
-        if life.retired or anyio.current_time() - began >= LASTING_S:
+            self._bury(life)
+
+    def _bury(self, life: Life) -> None:
+        """Take note, once, that the connection that served is over, though it may still be closing."""
+        if self._life is not life:
+            return
+        self._life = None
+        if life.retired or life.age_s >= LASTING_S:
             self._failures = 0
         elif not self._closing.is_set():
             self._last_failure = f"the server of provider {self.name} keeps ending"

@@ -1,8 +1,9 @@
 """A server behind a URL: phases, answers, statuses, streams, sessions, and everything that can break."""
 
 import gzip
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,9 @@ from anyio.abc import SocketStream
 
 from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Silence
 from driver.core.contracts import HeaderKey, KeyCarrier
+from driver.providers.mcp.exchange import Exchange
+from driver.providers.mcp.http import HttpWire
+from driver.providers.mcp.jsonrpc import request
 from driver.providers.mcp.settings import HttpServer
 from tests.driver.providers.mcp.stage import Stage, staged
 from tests.driver.providers.mcp.web import (
@@ -29,6 +33,17 @@ from tests.driver.providers.mcp.web import (
 )
 
 pytestmark = pytest.mark.anyio
+
+
+class Nobody:
+    """A watcher that does not care."""
+
+    def on_garbage(self) -> None: ...
+
+    def on_expired(self) -> None: ...
+
+    def on_tools_changed(self) -> None: ...
+
 
 ALL_PHASES = [Phase.WRITING, Phase.WRITTEN, Phase.ANSWERED]
 
@@ -250,6 +265,52 @@ async def test_a_server_that_went_away_between_calls_is_not_sent_to(tmp_path: Pa
         assert isinstance(report, NotSent)
         assert report.reason == "connect_failed"
         assert Phase.WRITING not in stage.phases
+
+
+@pytest.fixture
+def full_port() -> Iterator[int]:
+    """A port whose queue is full: the kernel leaves whoever connects to it waiting."""
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            queued = sockets.enter_context(socket.socket())
+            queued.setblocking(False)
+            queued.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+async def test_a_request_that_is_still_connecting_can_be_withdrawn(full_port: int) -> None:
+    """Nothing has left, and nothing will."""
+    wire = HttpWire("p", HttpServer(url=f"http://127.0.0.1:{full_port}/mcp"), 1_000, Nobody())
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(wire.run)
+        exchange = Exchange(1_000, request(1_000, "tools/call", {}))
+        wire.submit(exchange)
+        await anyio.wait_all_tasks_blocked()
+        assert wire.withdraw(exchange)
+        with anyio.fail_after(5):
+            await exchange.wait()
+        assert isinstance(exchange.reply, NotSent)
+        wire.stop()
+    late = Exchange(1_001, request(1_001, "tools/call", {}))
+    wire.submit(late)
+    assert isinstance(late.reply, NotSent)
+
+
+@pytest.mark.parametrize("status", [401, 503])
+async def test_a_handshake_that_is_refused_is_a_failed_connect(tmp_path: Path, status: int) -> None:
+    """Nothing of the call left, and the message says what the server said."""
+    async with web() as server:
+        server.refuses = status
+        settings = HttpServer(url=f"http://127.0.0.1:{server.port}/mcp")
+        async with staged(settings, tmp_path / "ledger") as stage:
+            assert stage.provider is not None
+            report = await stage.provider.prepare(stage.call("act"))
+    assert isinstance(report, NotSent)
+    assert report.reason == "connect_failed"
+    assert f"HTTP status {status}" in report.message
 
 
 async def test_no_proxy_of_the_environment_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ class Web:
     era: str = MODERN
     answer: Answer | None = None
     session: str | None = None
+    refuses: int | None = None
     requests: list[Request] = field(default_factory=list[Request])
     connections: int = 0
     port: int = 0
@@ -73,7 +74,9 @@ class Web:
                     return
 
     async def _respond(self, stream: SocketStream, request: Request) -> None:
-        if request.rpc == "tools/call" and self.answer is not None:
+        if self.refuses is not None:
+            await stream.send(http(self.refuses, b""))
+        elif request.rpc == "tools/call" and self.answer is not None:
             await self.answer(self, stream, request)
         elif request.method == "DELETE" or "id" not in request.body:
             await stream.send(http(202, b""))
