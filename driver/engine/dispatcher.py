@@ -31,7 +31,7 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from driver.core.attempts import NotSent, Phase, Report, Silence, ToolCall
-from driver.core.classify import classify
+from driver.core.classify import classify, classify_late
 from driver.core.contracts import Contracts, ToolName
 from driver.core.dispatch import Go, LookFacts, last_look
 from driver.engine.assignments import Assignment, Waiting, intent, load
@@ -273,7 +273,7 @@ class Dispatcher:
             found = tx.operation(operation_id)
             if found is None:
                 return
-            ending = classify(report, Phase.ANSWERED, self._contracts.lookup(found.tool))
+            ending = classify_late(report, self._contracts.lookup(found.tool))
             data = late_result(ending, attempt=attempt)
             if data is not None:
                 tx.append(
