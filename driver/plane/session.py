@@ -79,10 +79,12 @@ async def serve_driver(socket: WebSocket, ledger: Ledger, fleet: Fleet) -> None:
         # not even a welcome: it would confirm the history, and an earlier life might act on it
         await _close(socket, CLOSE_SUPERSEDED, "a later life of this driver_id is connected")
         return
+    _log.info("driver_connected", driver=hello.driver_id, journal=hello.journal_id, acked_seq=head["seq"])
     try:
         await session.run(head)
     finally:
         fleet.leave(session)
+        _log.info("driver_gone", driver=hello.driver_id, code=session.closing[0], reason=session.closing[1])
         await _close(socket, *session.closing)
 
 
@@ -122,7 +124,7 @@ class Session:
                     await self._read(arrivals)
                     tasks.cancel_scope.cancel()
         except* (WebSocketDisconnect, TimeoutError):
-            _log.info("driver_lost", driver=self.hello.driver_id)
+            self.closing = (CLOSE_GOING_AWAY, "the connection was lost")
 
     async def _send(self, frame: FromPlane) -> None:
         with anyio.fail_after(SEND_S):
