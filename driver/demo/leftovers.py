@@ -36,16 +36,16 @@ def _belongs(process: Path, needle: bytes) -> bool:
     return False
 
 
-async def gone(folder: Path) -> None:
+async def gone(folder: Path, grace_s: float = GRACE_S) -> None:
     """Return once no process has to do with `folder` any more: they end by themselves, or are ended."""
     for pid in await to_thread.run_sync(lambda: list(processes_in(folder))):
         with contextlib.suppress(ProcessLookupError):
-            await _end(os.pidfd_open(pid))
+            await _end(os.pidfd_open(pid), grace_s)
 
 
-async def _end(descriptor: int) -> None:
+async def _end(descriptor: int, grace_s: float) -> None:
     try:
-        with anyio.move_on_after(GRACE_S):
+        with anyio.move_on_after(grace_s):
             await anyio.wait_readable(descriptor)
             return
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
