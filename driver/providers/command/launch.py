@@ -1,0 +1,156 @@
+"""From a call to what the kernel is told: the words of the command line, and where and with what it runs.
+
+Part of `driver.providers.command`; imports its `settings`, `templates` and `errors`, and `driver.core`.
+
+`fill` is pure; `locate` looks at the disk. A working folder is opened before it is judged, and the program
+starts in what was opened: a link that is swapped in between changes nothing.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from driver.core.attempts import NotSentReason, ToolCall
+from driver.core.contracts import ArgumentKey
+from driver.core.expressions import ExpressionError
+from driver.providers.command.errors import Refused
+from driver.providers.command.settings import CommandSettings, Program
+from driver.providers.command.templates import Template, scope
+from driver.providers.environment import EnvironmentFileUnusable, environment
+from store.records import JsonObject, JsonValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """A command line with its words in place. `cwd` is None where the tool names no folder."""
+
+    program: Program
+    argv: tuple[str, ...]
+    cwd: str | None
+    stdin: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Everything that a start needs. Whoever has one closes it."""
+
+    program: Program
+    path: bytes
+    argv: tuple[bytes, ...]
+    env: Mapping[bytes, bytes]
+    stdin: bytes | None
+    folder: int
+    """A descriptor of the working folder."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self.folder)
+
+
+def fill(settings: CommandSettings, call: ToolCall) -> Filled:
+    """Return the command line of `call`. Raises `Refused`."""
+    program = settings.programs.get(call.tool)
+    if program is None:
+        raise Refused("unknown_tool", f"provider {settings.name} declares no tool {call.tool!r}")
+    values = scope(call, _arguments(settings, call))
+    stdin = _filled("stdin", program.stdin, values)
+    return Filled(
+        program=program,
+        argv=_words(_filled("argv", program.argv, values)),
+        cwd=None if program.cwd is None else _word("cwd", _filled("cwd", program.cwd, values)),
+        stdin=None if stdin is None else _as_input(stdin),
+    )
+
+
+def locate(settings: CommandSettings, filled: Filled) -> Launch:
+    """Return what starts `filled`. Blocks on the disk: call it in a worker thread. Raises `Refused`."""
+    folder = _open_folder(settings, filled.cwd)
+    try:
+        env = environment(settings.env, settings.env_files)
+        return Launch(
+            program=filled.program,
+            path=os.fsencode(_path_of(filled.argv[0], folder, env)),
+            argv=tuple(word.encode() for word in filled.argv),
+            env={name.encode(): value.encode() for name, value in env.items()},
+            stdin=filled.stdin,
+            folder=folder,
+        )
+    except EnvironmentFileUnusable as error:
+        os.close(folder)
+        raise Refused("spawn_failed", str(error)) from error
+    except BaseException:
+        os.close(folder)
+        raise
+
+
+def _arguments(settings: CommandSettings, call: ToolCall) -> JsonObject:
+    """Return the arguments as expressions see them. Callers may not supply the one that carries the key."""
+    if not isinstance(settings.key, ArgumentKey):
+        return call.arguments
+    name = settings.key.name
+    if name in call.arguments:
+        message = f"the argument {name!r} carries the idempotency key: callers must leave it out"
+        raise Refused("invalid_arguments", message)
+    return {**call.arguments, name: call.key}
+
+
+def _filled(part: str, template: Template | None, values: JsonObject) -> JsonValue:
+    if template is None:
+        return None
+    try:
+        return template.fill(values)
+    except ExpressionError as error:
+        raise Refused("invalid_arguments", f"{part}: {error}") from error
+
+
+def _words(value: JsonValue) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise Refused("invalid_arguments", "argv must be a list of strings with the program as its first")
+    words = tuple(_word(f"argv[{index}]", word) for index, word in enumerate(value))
+    if not words[0]:
+        raise Refused("invalid_arguments", "argv[0] names no program")
+    return words
+
+
+def _word(part: str, value: JsonValue) -> str:
+    """A value that is no string is not made one here: whoever wants that writes `to_string(...)`."""
+    if not isinstance(value, str) or "\0" in value:
+        raise Refused("invalid_arguments", f"{part} must be a string without zero bytes")
+    return value
+
+
+def _as_input(value: JsonValue) -> bytes:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode()
+
+
+def _open_folder(settings: CommandSettings, named: str | None) -> int:
+    """Return a descriptor of the working folder, which lies within a root, wherever links lead."""
+    path = settings.cwd / (named or "")
+    try:
+        folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        reason: NotSentReason = "spawn_failed" if named is None else "invalid_arguments"
+        raise Refused(reason, f"the working folder {path} cannot be used: {error.strerror}") from error
+    real = _path_behind(folder)
+    if any(real.is_relative_to(os.path.realpath(root)) for root in settings.roots):
+        return folder
+    os.close(folder)
+    roots = ", ".join(str(root) for root in settings.roots)
+    raise Refused("invalid_arguments", f"the working folder {real} lies outside the declared roots: {roots}")
+
+
+def _path_behind(folder: int) -> Path:
+    return Path(f"/proc/self/fd/{folder}").readlink()
+
+
+def _path_of(program: str, folder: int, env: Mapping[str, str]) -> str:
+    """Return the path of the program: one with a `/` counts from the working folder, as in a shell."""
+    wanted = str(_path_behind(folder) / program) if "/" in program else program
+    found = shutil.which(wanted, path=env.get("PATH", os.defpath))
+    if found is None:
+        raise Refused("spawn_failed", f"there is no program {program!r} on its PATH that may be run")
+    return found
