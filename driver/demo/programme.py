@@ -6,11 +6,10 @@ Part of `driver.demo`. A new act is a module with `TITLE` and `play`, and one li
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import anyio
 
-from driver.core.groups import innermost
 from driver.demo import killed, old_way, ordinary_day
 from driver.demo.narrator import Narrator
 from driver.demo.stage import Stage, stage
@@ -55,7 +54,7 @@ async def perform(narrator: Narrator, acts: Sequence[Act] = ACTS) -> Played:
             await _play(narrator, acts, played)
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise innermost(group) from group
+        raise _first(group) from group
     return played
 
 
@@ -64,6 +63,13 @@ async def _heed_signals(played: Played, scope: anyio.CancelScope) -> None:
         async for number in signals:
             played.interrupted = signal.Signals(number)
             scope.cancel()
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return what went wrong, without the groups that say where it was awaited."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 async def _play(narrator: Narrator, acts: Sequence[Act], played: Played) -> None:
