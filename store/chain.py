@@ -1,9 +1,10 @@
 """The hash chain over a journal's events: what ties each event to all that came before it.
 
-Part of `store`, pure: standard library only. The definition is the protocol's (section 3): before seq 1 the chain is
-the `journal_id`; after each event it is the first 32 hex digits of SHA-256(previous chain + digest), where the digest
-is the SHA-256, in hex, of the event's bytes up to the comma before `"chain"`, closed with `}`. All inputs are the
-ASCII text of the hex digits, so that content can be erased, and its digest kept, without breaking the chain.
+Part of `store`, pure: standard library only. The definition is the protocol's (section 3): before seq 1 the
+chain is the `journal_id`; after each event it is the first 32 hex digits of SHA-256(previous chain + digest),
+where the digest is the SHA-256, in hex, of the event's bytes up to the comma before `"chain"`, closed with
+`}`. All inputs are the ASCII text of the hex digits, so that content can be erased, and its digest kept,
+without breaking the chain.
 """
 
 import hashlib
@@ -35,8 +36,11 @@ def seal(body: bytes, chain: Chain) -> bytes:
 
 
 def unseal(frame: bytes) -> tuple[bytes, Chain]:
-    """Return the body and the chain value of a frame that `seal` made. Raises ValueError for anything else."""
+    """Return the body and the chain value of a frame that `seal` made.
+
+    Raises ValueError for anything else.
+    """
     head, mark, tail = frame.rpartition(b',"chain":"')
     if not mark or len(tail) != CHAIN_DIGITS + 2 or not tail.endswith(b'"}'):
-        raise ValueError("not a sealed event: its last member is not a chain value")
+        raise ValueError("not a sealed event: its last member is not a chain value")  # noqa: TRY003 - foreign
     return head + b"}", Chain(tail[:-2].decode("ascii"))

@@ -2,13 +2,14 @@
 
 Part of `store`; imports `store.errors`.
 
-Why a subclass of aiosqlite's connection: each call of aiosqlite is one hop to the connection's thread and back, about
-100 µs. A group commit of fifty units would pay a hop for each statement, and between two hops another task's statement
-can land inside the open transaction. `run` hands a whole function to the thread instead: one hop, and nothing can come
-between. It uses aiosqlite's protected `_execute`, which is what each of its public methods is made of (as of 0.22).
+Why a subclass of aiosqlite's connection: each call of aiosqlite is one hop to the connection's thread and
+back, about 100 µs. A group commit of fifty units would pay a hop for each statement, and between two hops
+another task's statement can land inside the open transaction. `run` hands a whole function to the thread
+instead: one hop, and nothing can come between. It uses aiosqlite's protected `_execute`, which is what each
+of its public methods is made of (as of 0.22).
 
-Why the pragmas are read back: SQLite does not fail where it cannot do as told. A file system without shared memory
-or locks silently leaves the journal in another mode, with other promises.
+Why the pragmas are read back: SQLite does not fail where it cannot do as told. A file system without shared
+memory or locks silently leaves the journal in another mode, with other promises.
 """
 
 import sqlite3
@@ -30,7 +31,8 @@ CACHED_STATEMENTS: Final = 256
 """More than all named queries together, so that none is compiled twice."""
 
 _SET: Final[tuple[tuple[str, str, object], ...]] = (
-    # EXCLUSIVE before WAL: then there is no -shm file, and no other process can ever open, checkpoint or unlink ours
+    # EXCLUSIVE before WAL: then there is no -shm file, and no other process can ever open, checkpoint or
+    # unlink ours
     ("locking_mode", "EXCLUSIVE", "exclusive"),
     ("journal_mode", "WAL", "wal"),
     ("synchronous", "FULL", 2),
@@ -49,7 +51,10 @@ _FIXED_AT_CREATION: Final[tuple[tuple[str, str, object], ...]] = (
 
 
 class JournalConnection(aiosqlite.Connection):
-    """aiosqlite's connection with one more method. It must be closed whatever happens: its thread is no daemon."""
+    """aiosqlite's connection with one more method.
+
+    It must be closed whatever happens: its thread is no daemon.
+    """
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run `function` in the connection's thread, and return what it returned, or raise what it raised.
@@ -63,15 +68,19 @@ class JournalConnection(aiosqlite.Connection):
     async def abandon(self) -> None:
         """Close without the checkpoint that a close would do, so that neither file is written or removed.
 
-        For after a failure, and for files that are not ours to change. SQLite looks at its interrupt flag before it
-        copies the first page of a checkpoint; the flag stands until the next statement, and there is none.
+        For after a failure, and for files that are not ours to change. SQLite looks at its interrupt flag
+        before it copies the first page of a checkpoint; the flag stands until the next statement, and there
+        is none.
         """
         await self.run(sqlite3.Connection.interrupt)
         await self.close()
 
 
 def uri(path: Path, mode: str) -> str:
-    """Return the SQLite URI of `path`: `mode` is `rw`, or `ro`, which never writes the file, nor its `-wal`."""
+    """Return the SQLite URI of `path`.
+
+    `mode` is `rw`, or `ro`, which never writes the file, nor its `-wal`.
+    """
     return f"file:{quote(str(path))}?mode={mode}"
 
 
@@ -97,7 +106,10 @@ def prepare_new(connection: sqlite3.Connection) -> None:
 
 
 def configure(connection: sqlite3.Connection, path: Path) -> None:
-    """Set every pragma and read it back. Raises `SettingNotTaken`, or `JournalBusy` where another program holds on."""
+    """Set every pragma and read it back.
+
+    Raises `SettingNotTaken`, or `JournalBusy` where another program holds on.
+    """
     try:
         for name, value, _ in _SET:
             connection.execute(f"PRAGMA {name} = {value}").fetchall()

@@ -1,8 +1,8 @@
 """How a journal comes into being. Part of `store`; imports its own modules. Blocks: runs in a worker thread.
 
 The order makes every instant recoverable: `CURRENT` first says that a journal is being made, and under which
-identity; then the file is made under another name, closed whole, and renamed; then `CURRENT` names it. Whatever is cut
-off in between is made again by the next start, because nothing can have been recorded yet.
+identity; then the file is made under another name, closed whole, and renamed; then `CURRENT` names it.
+Whatever is cut off in between is made again by the next start, because nothing can have been recorded yet.
 """
 
 import os
@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from store.connection import configure, prepare_new, uri
-from store.folder import sync_folder
-from store.head import new_head, write_head
 from store.errors import JournalFailed
 from store.files import FIRST, wal
+from store.folder import sync_folder
+from store.head import new_head, write_head
 from store.identity import Identity, write_identity
 from store.records import JournalId, Timestamp
 from store.schema import migrate
@@ -24,8 +24,10 @@ from store.schema import migrate
 def create(
     folder: Path, *, new_id: Callable[[], str], created_at: Timestamp, file_id: str | None
 ) -> Identity:
-    """Make the folder's first journal, and return its identity, durable. `file_id` is that of a creation that was
-    cut off, if any. Raises OSError and sqlite3.Error."""
+    """Make the folder's first journal, and return its identity, durable.
+
+    `file_id` is that of a creation that was cut off, if any. Raises OSError and sqlite3.Error.
+    """
     making = Identity(file_id=file_id or new_id(), journal=None)
     write_identity(folder, making)
     fresh = folder / f"{FIRST}.new"
@@ -45,7 +47,9 @@ def create(
         connection.execute("COMMIT")
         # a close would checkpoint too, and keep its errors to itself
         if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() != (0, 0, 0):
-            raise JournalFailed("its creation", "SQLite could not bring the new journal into one file")
+            raise JournalFailed(
+                during="its creation", detail="SQLite could not bring the new journal into one file"
+            )
     fresh.rename(folder / FIRST)
     sync_folder(folder)
     made = Identity(file_id=making.file_id, journal=FIRST)
@@ -55,10 +59,13 @@ def create(
 
 @contextmanager
 def new_file(path: Path) -> Generator[int]:
-    """Make an empty file, 0600, that was not there before, and hold it open: `-wal` will take its mode from it.
+    """Make an empty file, 0600, that was not there before, and hold it open.
 
-    This is the only time that a journal's file is opened other than by SQLite. Closing any descriptor of a file drops
-    the locks that SQLite holds on it in this process; so the block must end when no connection is open.
+    Its `-wal` will take its mode from it.
+
+    This is the only time that a journal's file is opened other than by SQLite. Closing any descriptor of a
+    file drops the locks that SQLite holds on it in this process; so the block must end when no connection is
+    open.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

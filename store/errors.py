@@ -230,7 +230,7 @@ class WalDamaged(OpenRefused):
         super().__init__(
             path,
             f"the -wal file is damaged ({detail}): commits behind that point would be lost",
-            "Check the disk, and restore the journal and its -wal from one backup; both were left as they are.",
+            "Check the disk, and restore the journal and its -wal from one backup; neither was changed.",
         )
 
 
@@ -247,7 +247,7 @@ class SettingNotTaken(OpenRefused):
 
 
 class NoRoomForGeneration(StoreError):
-    """An fsync had failed, so the journal must be copied before it is used, and there is no room for the copy."""
+    """The journal must be copied before it is used, as an fsync had failed, and there is no room."""
 
     exit_code = 71
 

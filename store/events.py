@@ -1,8 +1,8 @@
 """Every kind of event, defined once: its fields, whether it can be a receipt, and the bytes that it becomes.
 
-Part of `store`, pure: imports only the standard library and `store`'s own values. The JSON Schema and the table in
-`docs/protocol.md` are generated from these classes. The fields are those of the wire (`data` of an `event` frame);
-one marked `optional()` is left out where it is None, every other one is always present.
+Part of `store`, pure: imports only the standard library and `store`'s own values. The JSON Schema and the
+table in `docs/protocol.md` are generated from these classes. The fields are those of the wire (`data` of an
+`event` frame); one marked `optional()` is left out where it is None, every other one is always present.
 """
 
 import json
@@ -34,7 +34,10 @@ def optional() -> Any:  # noqa: ANN401 - the one way to type a dataclass field's
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventData:
-    """The `data` of one event. Subclasses say which kind they are, and whether they can be a command's receipt."""
+    """The `data` of one event.
+
+    Subclasses say which kind they are, and whether they can be a command's receipt.
+    """
 
     KIND: ClassVar[str]
     TERMINAL: ClassVar[bool] = False
@@ -126,7 +129,7 @@ class ApprovalDecided(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationStarted(EventData):
-    """The intent: durable before any byte of the call leaves, with the contract that the attempt runs under."""
+    """The intent, with the contract that the attempt runs under: durable before any byte leaves."""
 
     KIND: ClassVar[str] = "operation.started"
     tool: str
@@ -315,7 +318,10 @@ class OperationDiverged(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorVerdict(EventData):
-    """What the triage model said of one wall; each operation's own verdict follows as `operation.reconciled`."""
+    """What the triage model said of one wall.
+
+    Each operation's own verdict follows as `operation.reconciled`.
+    """
 
     KIND: ClassVar[str] = "supervisor.verdict"
     verdict_kind: Literal["reconciliation"] = "reconciliation"
@@ -411,8 +417,8 @@ BY_KIND: Final[Mapping[str, type[EventData]]] = {event.KIND: event for event in 
 class Draft:
     """An event before it is committed: the journal adds `seq`, `at`, `terminal`, `supersedes` and `chain`.
 
-    `payload` are the bytes kept outside the chain under their digest (the command's `data`, or a result that the
-    event is too small for).
+    `payload` are the bytes kept outside the chain under their digest (the command's `data`, or a result that
+    the event is too small for).
     """
 
     data: EventData
@@ -448,7 +454,10 @@ def as_json(data: EventData) -> dict[str, Any]:
 
 
 def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
-    """Return the event whose wire form `as_json` gave. Raises ValueError for what no version of it ever was."""
+    """Return the event whose wire form `as_json` gave.
+
+    Raises ValueError for what no version of it ever was.
+    """
     try:
         event = BY_KIND[kind]
         values: dict[str, Any] = {
@@ -459,7 +468,7 @@ def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
             values["effect"] = Effect(values["effect"])
         return event(**values)
     except (KeyError, TypeError) as error:
-        raise ValueError(f"not an event of kind {kind}: {error}") from error
+        raise ValueError(f"not an event of kind {kind}: {error}") from error  # noqa: TRY003 - foreign
 
 
 def render(  # noqa: PLR0913 - the envelope has these members, and all are always present
@@ -475,7 +484,7 @@ def render(  # noqa: PLR0913 - the envelope has these members, and all are alway
     terminal: bool,
     best_effort: bool,
 ) -> bytes:
-    """Return the event's bytes up to, and without, its last member `chain`, closed with `}`: what the digest covers.
+    """Return the event's bytes without its last member `chain`, closed with `}`: what the digest covers.
 
     The text is ASCII: the same bytes on every wire and in every tool.
     """

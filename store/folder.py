@@ -1,10 +1,11 @@
-"""The state folder: who may use it, on which file system it lies, and the lock that makes its owner the only one.
+"""The state folder: who may use it, on which file system it lies, and the lock of its owner.
 
-Part of `store`; imports its errors. Everything here blocks, and runs in a worker thread while the journal is opened.
+Part of `store`; imports its errors. Everything here blocks, and runs in a worker thread while the journal is
+opened.
 
-The lock is `flock` on a file that is never deleted, opened without following links, and compared with its path after
-locking: so that neither a link, nor a folder that was replaced meanwhile, nor the close of some other descriptor can
-make two daemons both believe that they own the journal.
+The lock is `flock` on a file that is never deleted, opened without following links, and compared with its
+path after locking: so that neither a link, nor a folder that was replaced meanwhile, nor the close of some
+other descriptor can make two daemons both believe that they own the journal.
 """
 
 import fcntl
@@ -24,8 +25,31 @@ LOCK: Final = "lock"
 """Name of the lock file. Its content is the process id of the owner, for the error message only."""
 PRIVATE: Final = 0o700
 NETWORK: Final = frozenset(
-    "9p afs beegfs ceph cifs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs3 nfs4 ocfs2 orangefs prl_fs smb2 smb3 "
-    "smbfs vboxsf virtiofs vmhgfs".split()
+    [
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "gfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "prl_fs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+        "virtiofs",
+        "vmhgfs",
+    ]
 )
 VOLATILE: Final = frozenset({"tmpfs", "ramfs"})
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")

@@ -2,11 +2,11 @@
 
 Part of `store`; imports its own modules. Blocks: runs in a worker thread.
 
-After a failed fsync the kernel calls the pages clean that the disk never got, and a later fsync succeeds without
-writing them. Until a reboot the journal still reads right, from memory; so the mark of the failure stands in the
-runtime folder, which a reboot clears. While it stands, the journal is not used again: it is copied, as it reads, into
-a new file, which is checked and brought to the disk under a name of its own; then `CURRENT` is switched. The old
-generation is kept until the next start after that.
+After a failed fsync the kernel calls the pages clean that the disk never got, and a later fsync succeeds
+without writing them. Until a reboot the journal still reads right, from memory; so the mark of the failure
+stands in the runtime folder, which a reboot clears. While it stands, the journal is not used again: it is
+copied, as it reads, into a new file, which is checked and brought to the disk under a name of its own; then
+`CURRENT` is switched. The old generation is kept until the next start after that.
 """
 
 import os
@@ -35,7 +35,8 @@ def is_due(runtime_dir: Path, identity: Identity) -> bool:
 def rotate(folder: Path, runtime_dir: Path, identity: Identity) -> Identity:
     """Copy the journal into its next generation, and return its identity, durable.
 
-    Raises `NoRoomForGeneration`, `JournalDamaged` or `JournalFailed`; the old generation then stays the journal.
+    Raises `NoRoomForGeneration`, `JournalDamaged` or `JournalFailed`; the old generation then stays the
+    journal.
     """
     old = identity.path(folder)
     number = max(files.generation(item.name) or 0 for item in folder.iterdir()) + 1

@@ -1,8 +1,8 @@
 """How far the journal has come: its one row, held in memory while it is open.
 
-Part of `store`; imports its errors, records, lifecycle and statements. The row is read at open, kept by the owner's
-thread, and written once by each commit that writes; so the counts and the chain cost no query, and every commit
-rewrites the page that says whose file this is.
+Part of `store`; imports its errors, records, lifecycle and statements. The row is read at open, kept by the
+owner's thread, and written once by each commit that writes; so the counts and the chain cost no query, and
+every commit rewrites the page that says whose file this is.
 """
 
 import hashlib
@@ -66,7 +66,10 @@ def new_head(*, file_id: str, journal_id: JournalId, created_at: Timestamp) -> H
 
 
 def row_digest(*values: str | int | None) -> str:
-    """Return the digest of a row that no event repeats: integrity_check does not see a flipped bit in a value."""
+    """Return the digest of a row that no event repeats.
+
+    SQLite's integrity_check does not see a flipped bit in a value.
+    """
     return hashlib.sha256(json.dumps(values).encode("ascii")).hexdigest()[:32]
 
 
@@ -96,15 +99,18 @@ def write_head(connection: sqlite3.Connection, head: Head) -> None:
 class HeadDamaged(Exception):
     """The journal's row is missing, or is not what was written. Mapped by whoever opens the file."""
 
+    def __init__(self, *, problem: str) -> None:
+        super().__init__(f"the row that says which journal this is {problem}")
+
 
 def read_head(connection: sqlite3.Connection) -> Head:
     """Return the journal's row. Raises `HeadDamaged`."""
     row = connection.execute(STATEMENTS["read_head"]).fetchone()
     if row is None:
-        raise HeadDamaged("the row that says which journal this is, is missing")
+        raise HeadDamaged(problem="is missing")
     *values, digest = row
     if row_digest(*values) != digest:
-        raise HeadDamaged("the row that says which journal this is does not match its digest")
+        raise HeadDamaged(problem="does not match its digest")
     (
         file_id,
         journal_id,
@@ -133,7 +139,7 @@ def read_head(connection: sqlite3.Connection) -> Head:
 
 @dataclass(slots=True)
 class Ledger:
-    """The open journal as its owner's thread sees it: the connection, and the head as of the open transaction."""
+    """The open journal as its owner's thread sees it: connection, and head as of now."""
 
     connection: sqlite3.Connection
     head: Head

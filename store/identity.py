@@ -1,9 +1,11 @@
 """`CURRENT`: which file in the state folder is the journal, and what its identity is.
 
-Part of `store`; imports `store.errors` and `store.folder`. The file is written whole and switched by rename. It
-stands beside the journal because an emptied, foreign or missing journal cannot say what it should have been.
+Part of `store`; imports `store.errors` and `store.folder`. The file is written whole and switched by rename.
+It stands beside the journal because an emptied, foreign or missing journal cannot say what it should have
+been.
 
-`journal` is null while the first journal is being made: then a half-made file may be made again, and nothing is lost.
+`journal` is null while the first journal is being made: then a half-made file may be made again, and nothing
+is lost.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""A look at the journal's file before it is opened for writing: is it ours, is it whole, is its `-wal` its own.
+"""A look at the journal before it is opened: is it ours, is it whole, is its `-wal` its own.
 
-Part of `store`; imports its own modules. Blocks: runs in a worker thread, and takes a bounded time however long the
-journal is. Whatever is wrong is raised as an `OpenRefused`, and both files are left as they were: a connection that
-may only read neither recovers nor checkpoints.
+Part of `store`; imports its own modules. Blocks: runs in a worker thread, and takes a bounded time however
+long the journal is. Whatever is wrong is raised as an `OpenRefused`, and both files are left as they were: a
+connection that may only read neither recovers nor checkpoints.
 """
 
 import sqlite3
@@ -81,7 +81,9 @@ def _check_files(path: Path) -> wal.WalHeader | None:
 
 @contextmanager
 def looking(path: Path, *, alone: bool = False) -> Generator[sqlite3.Connection]:
-    """Open the journal to read only: with its `-wal`, or `alone`. Neither file is changed, whatever is in them.
+    """Open the journal to read only: with its `-wal`, or `alone`.
+
+    Neither file is changed, whatever is in them.
 
     SQLite's own errors become `OpenRefused` or `JournalFailed`.
     """
@@ -185,8 +187,10 @@ def check_tail(connection: sqlite3.Connection, head: Head, path: Path) -> None:
 
 
 def broken_link(before: Chain | None, *, digest: str, value: str, body: bytes | None) -> str | None:
-    """Return what is wrong with an event's place in the chain, or None. `before` is None where it is not known, and
-    `body` where it was erased."""
+    """Return what is wrong with an event's place in the chain, or None.
+
+    `before` is None where it is not known, and `body` where it was erased.
+    """
     if body is not None:
         try:
             inner, sealed = chain.unseal(body)

@@ -1,13 +1,13 @@
 """The journal: one file, one owner, many callers.
 
-Part of `store`; imports its own modules. Callers hand in whole units of work; one task takes everything that waits,
-runs it in the connection's thread as one group commit, and releases each caller when its own unit is durable. Reads run
-between commits, in the same thread.
+Part of `store`; imports its own modules. Callers hand in whole units of work; one task takes everything that
+waits, runs it in the connection's thread as one group commit, and releases each caller when its own unit is
+durable. Reads run between commits, in the same thread.
 
 * A caller that is cancelled stops waiting. Its unit runs all the same, whole.
 * A unit's own exception reaches its caller alone; what it had written is undone.
-* When the journal fails, every caller gets `JournalFailed`, nothing more is written, and `open_journal` raises it out
-  of its block, whatever else was going on.
+* When the journal fails, every caller gets `JournalFailed`, nothing more is written, and `open_journal`
+  raises it out of its block, whatever else was going on.
 """
 
 import asyncio
@@ -99,12 +99,12 @@ async def open_journal(
 ) -> AsyncGenerator["Journal"]:
     """Open the state folder's journal, or make it, and own it until the block ends.
 
-    `clock` returns an aware time and `new_id` 32 hex digits; both, and `boundary` (called with the name of each point
-    between two durable steps), run in the connection's thread. At the end all that waits is committed, and the
-    `-wal` is gone.
+    `clock` returns an aware time and `new_id` 32 hex digits; both, and `boundary` (called with the name of
+    each point between two durable steps), run in the connection's thread. At the end all that waits is
+    committed, and the `-wal` is gone.
 
-    Raises an `OpenRefused` or `NoRoomForGeneration` before the block; `JournalFailed` out of it, and then in place of
-    whatever the block raised. Other exceptions of the block pass as they are.
+    Raises an `OpenRefused` or `NoRoomForGeneration` before the block; `JournalFailed` out of it, and then in
+    place of whatever the block raised. Other exceptions of the block pass as they are.
     """
     entering = opened_folder(settings, new_id=new_id, now=clock)
     opened = await _shielded(partial(to_thread.run_sync, entering.__enter__))
@@ -145,7 +145,10 @@ async def _owned(
 
 
 async def _shielded(work: Callable[[], Awaitable[T]]) -> T:
-    """Await `work` to its end, whoever is cancelled: the lock and the connection's thread must not be left behind."""
+    """Await `work` to its end, whoever is cancelled.
+
+    Neither the lock nor the connection's thread may be left behind.
+    """
     with CancelScope(shield=True):
         return await work()
     raise AssertionError  # for the type checkers: a scope that nobody cancels swallows nothing
@@ -178,9 +181,10 @@ class Journal:
     async def transact(self, unit: Callable[[Transaction], T]) -> T:
         """Run `unit` in the next group commit, and return what it returned, after the fsync.
 
-        The unit runs in the connection's thread: it decides first, then writes, and must not block. What it raises
-        is raised here, and nothing of it stays. Cancellation ends the wait only. Waits for a place in the queue where
-        `queue_max` units wait already. Raises `JournalFailed` (it may or may not be on the disk) and `JournalClosed`.
+        The unit runs in the connection's thread: it decides first, then writes, and must not block. What it
+        raises is raised here, and nothing of it stays. Cancellation ends the wait only. Waits for a place in
+        the queue where `queue_max` units wait already. Raises `JournalFailed` (it may or may not be on the
+        disk) and `JournalClosed`.
         """
         return await self._wait_for(self._writes, unit)
 
@@ -191,8 +195,8 @@ class Journal:
     def later(self, unit: Callable[[Transaction], None]) -> None:
         """Run `unit` with the next commit, at the latest when the journal is closed; nobody waits for it.
 
-        For what may be lost without harm. What it raises is undone and counted (`lazy_errors`). Raises `QueueFull` and
-        `JournalClosed`.
+        For what may be lost without harm. What it raises is undone and counted (`lazy_errors`). Raises
+        `QueueFull` and `JournalClosed`.
         """
         self._check_open()
         if len(self._later) >= self._settings.later_max:

@@ -4,15 +4,15 @@ Pure: imports only the standard library; every other module that decides about o
 
 Theory of operation
 -------------------
-An operation's **state** is what the daemon did with it; its **effect** is what is known to have happened in the
-world. The two move apart on purpose: `unknown` stays the state of an operation whose outcome was lost, while a late
-answer, a probe or an operator may still settle its effect.
+An operation's **state** is what the daemon did with it; its **effect** is what is known to have happened in
+the world. The two move apart on purpose: `unknown` stays the state of an operation whose outcome was lost,
+while a late answer, a probe or an operator may still settle its effect.
 
-* The state moves by the events of `MOVES`, and by nothing else. An event that has no row for the present state is a
-  bug of ours: `advance` raises `IllegalMove` and the caller changes nothing.
-* The effect is a function of the evidence and of nothing else (`judge`). Evidence belongs to one attempt and has a
-  rank; weaker evidence never overrides stronger. Any attempt that occurred makes the operation `occurred`; all
-  attempts `none` makes it `none`; anything else is `unknown`.
+* The state moves by the events of `MOVES`, and by nothing else. An event that has no row for the present
+  state is a bug of ours: `advance` raises `IllegalMove` and the caller changes nothing.
+* The effect is a function of the evidence and of nothing else (`judge`). Evidence belongs to one attempt and
+  has a rank; weaker evidence never overrides stronger. Any attempt that occurred makes the operation
+  `occurred`; all attempts `none` makes it `none`; anything else is `unknown`.
 * What the pair of them means for the rest of the product (is it listed as unsettled, does it guard against
   look-alikes) is one function for each question, over `Standing`.
 """
@@ -105,12 +105,16 @@ class IllegalMove(Exception):
         self.kind = kind
         super().__init__(
             f"event {kind} is not legal for an operation in state {state or 'absent'}; "
-            "nothing was changed. This is a bug in effectd: please report it with the output of 'effectd show'"
+            "nothing was changed. This is a bug in effectd: please report it with the output of "
+            "'effectd show'"
         )
 
 
 def advance(state: State | None, kind: str) -> State:
-    """Return the state after an event of `kind`. Raises `IllegalMove`, and changes nothing, where there is none."""
+    """Return the state after an event of `kind`.
+
+    Raises `IllegalMove`, and changes nothing, where there is none.
+    """
     try:
         return MOVES[state, kind]
     except KeyError:
@@ -145,8 +149,8 @@ UNDECIDED: Final = Judgement(Effect.UNKNOWN, None)
 def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
     """Return what `evidence` proves about an operation of `attempts` attempts, whatever order it arrived in.
 
-    An operation that never started counts as one attempt. The source named is that of the weakest attempt that the
-    conclusion rests on: of `occurred`, the strongest that says so; of `none`, the weakest.
+    An operation that never started counts as one attempt. The source named is that of the weakest attempt
+    that the conclusion rests on: of `occurred`, the strongest that says so; of `none`, the weakest.
     """
     found: dict[int, list[Evidence]] = {}
     for item in evidence:
@@ -162,8 +166,10 @@ def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
 
 
 def _judge_attempt(evidence: Sequence[Evidence]) -> Judgement:
-    """The strongest evidence of one attempt decides it; at equal rank, the newest; a person's or a model's
-    `unknown` is a word too, and stands where nothing of at least its rank says more."""
+    """The strongest evidence of one attempt decides it; at equal rank, the newest.
+
+    A person's or a model's `unknown` is a word too, and stands where nothing of at least its rank says more.
+    """
     words = [e for e in evidence if e.effect is not Effect.UNKNOWN or e.source in _VERDICTS]
     if not words:
         return UNDECIDED
@@ -190,7 +196,7 @@ class Standing:
 
 
 def is_listed(standing: Standing) -> bool:
-    """Whether the operation is listed as unsettled: it ended, may have happened, and nobody has said anything."""
+    """Whether it is listed as unsettled: it ended, may have happened, and nobody has said anything."""
     if not standing.write or standing.judgement.by is not None:
         return False
     if standing.state is State.UNKNOWN:

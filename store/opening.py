@@ -38,7 +38,10 @@ class Opened:
 def opened_folder(
     settings: JournalSettings, *, new_id: Callable[[], str], now: Callable[[], datetime]
 ) -> Generator[Opened]:
-    """Lock the state folder and find its journal, or make it. Raises an `OpenRefused` or `NoRoomForGeneration`."""
+    """Lock the state folder and find its journal, or make it.
+
+    Raises an `OpenRefused` or `NoRoomForGeneration`.
+    """
     with entered(settings) as folder:
         try:
             opened = _found(folder, settings, new_id=new_id, now=now)

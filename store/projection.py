@@ -1,12 +1,13 @@
 """What an event changes: the projections of an operation as functions of its record and the event.
 
-Part of `store`, pure: imports its lifecycle, events and records. `store.tables` writes what these functions return,
-both when an event is first recorded and when `effectd verify` rebuilds everything from the events: one code, so the
-two cannot disagree.
+Part of `store`, pure: imports its lifecycle, events and records. `store.tables` writes what these functions
+return, both when an event is first recorded and when `effectd verify` rebuilds everything from the events:
+one code, so the two cannot disagree.
 
-The rules of evidence, one place: an answer of the provider speaks of its attempt; `not_executed` is the daemon's
-proof about the newest attempt; a verdict (of an operator, a probe or a supervisor) looked at the world, and so speaks
-of every attempt that had been started when it was given. `operation.unknown` says nothing.
+The rules of evidence, one place: an answer of the provider speaks of its attempt; `not_executed` is the
+daemon's proof about the newest attempt; a verdict (of an operator, a probe or a supervisor) looked at the
+world, and so speaks of every attempt that had been started when it was given. `operation.unknown` says
+nothing.
 """
 
 from collections.abc import Iterable
@@ -91,11 +92,14 @@ class AttemptEnd:
 
 
 def source_of(actor: str) -> Source:
-    """Return whose word a verdict of `actor` is (`operator:1000`, `probe:search_issues`). Raises ValueError."""
+    """Return whose word a verdict of `actor` is (`operator:1000`, `probe:search_issues`).
+
+    Raises ValueError.
+    """
     try:
         return ACTORS[actor.partition(":")[0]]
     except KeyError:
-        raise ValueError(
+        raise ValueError(  # noqa: TRY003 - foreign
             f"the actor {actor!r} of a verdict begins with none of {', '.join(ACTORS)}"
         ) from None
 
@@ -199,7 +203,10 @@ def listed(operation: OperationRecord) -> bool:
 
 @singledispatch
 def evidence(data: EventData, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    """Return what the event says about which attempts. `seen` is the newest attempt that a verdict could know of."""
+    """Return what the event says about which attempts.
+
+    `seen` is the newest attempt that a verdict could know of.
+    """
     return ()
 
 

@@ -1,7 +1,8 @@
 """The projections made again from the events: what `effectd verify --deep` compares with.
 
-Part of `store`; imports its own modules. The code that projects is the one that runs when an event is recorded
-(`store.tables`), on an empty journal in memory; rows get the same rowids, because they are made in the same order.
+Part of `store`; imports its own modules. The code that projects is the one that runs when an event is
+recorded (`store.tables`), on an empty journal in memory; rows get the same rowids, because they are made in
+the same order.
 """
 
 import json

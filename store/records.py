@@ -53,8 +53,8 @@ def moment(text: Timestamp) -> datetime:
 class StoredEvent:
     """One committed event, ready to be sent.
 
-    `body` is the frame exactly as it went, and will go, over the wire; it is None where the event was erased or
-    only its place in the chain is kept.
+    `body` is the frame exactly as it went, and will go, over the wire; it is None where the event was erased
+    or only its place in the chain is kept.
     """
 
     seq: int

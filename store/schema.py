@@ -1,8 +1,9 @@
 """The journal's schema: numbered migrations, and the version that this program knows.
 
 Part of `store`; imports `store.errors`. Each file in `store/migrations/` is `NNNN_name.sql` and holds its own
-`BEGIN IMMEDIATE … PRAGMA user_version … COMMIT`, because `executescript` commits whatever is open before it starts:
-a migration that fails or is killed leaves the version before it. `schema.sql` is what all of them together make.
+`BEGIN IMMEDIATE … PRAGMA user_version … COMMIT`, because `executescript` commits whatever is open before it
+starts: a migration that fails or is killed leaves the version before it. `schema.sql` is what all of them
+together make.
 """
 
 import sqlite3
@@ -34,7 +35,10 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema to `VERSION`, each step in a transaction of its own. Raises sqlite3.Error, rolled back."""
+    """Bring the schema to `VERSION`, each step in a transaction of its own.
+
+    Raises sqlite3.Error, rolled back.
+    """
     present = version(connection)
     for number, script in MIGRATIONS:
         if number <= present:

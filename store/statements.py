@@ -1,7 +1,7 @@
 """The SQL of the journal, by name. Part of `store`; imports nothing of ours.
 
-Each file in `store/sql/` holds statements as `-- name: xyz` followed by the SQL up to the next name. Comments before
-the first name say what the file is about.
+Each file in `store/sql/` holds statements as `-- name: xyz` followed by the SQL up to the next name. Comments
+before the first name say what the file is about.
 """
 
 import re
@@ -20,7 +20,7 @@ def parse(text: str) -> Iterator[tuple[str, str]]:
     for mark, end in zip(marks, ends, strict=True):
         sql = text[mark.end() : end].strip().removesuffix(";")
         if not sql:
-            raise ValueError(f"the statement {mark['name']} is empty")
+            raise ValueError(f"the statement {mark['name']} is empty")  # noqa: TRY003 - for whoever edits the SQL
         yield mark["name"], sql
 
 
@@ -32,7 +32,7 @@ def load() -> Mapping[str, str]:
             continue
         for name, sql in parse(file.read_text(encoding="utf-8")):
             if name in found:
-                raise ValueError(f"the statement {name} stands twice")
+                raise ValueError(f"the statement {name} stands twice")  # noqa: TRY003 - likewise
             found[name] = sql
     return MappingProxyType(found)
 

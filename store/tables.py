@@ -24,8 +24,8 @@ from store.records import CommandRecord, JsonObject, OperationId, OperationRecor
 TOOL_CALL: Final = "tool.call"
 RUN_END: Final = "run.end"
 
-# Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3 first looks
-# for an adapter, at several microseconds each.
+# Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3
+# first looks for an adapter, at several microseconds each.
 
 Row = tuple[Any, ...]
 """A row as SQLite returns it; each column's type is the schema's (its tables are STRICT)."""
@@ -86,9 +86,10 @@ def command_row(row: Row) -> CommandRow:
 def operation_row(row: Row) -> OperationRow:
     """Return the operation of a row of `operation_rows`."""
     (
-        rowid, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
-        identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
-        accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at, parent,
+        rowid, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest,
+        write, identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count,
+        metadata, accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at,
+        expires_at, parent,
     ) = row  # fmt: skip
     record = OperationRecord(
         operation_id=operation_id,

@@ -1,7 +1,7 @@
 """What can be written to the journal: events, and the little that no event says.
 
-Part of `store`; imports its own modules. A `Transaction` is a `View` that also writes, handed to one unit of a group
-commit. All that it wrote is durable when `Journal.transact` returns, or none of it is there.
+Part of `store`; imports its own modules. A `Transaction` is a `View` that also writes, handed to one unit of
+a group commit. All that it wrote is durable when `Journal.transact` returns, or none of it is there.
 """
 
 import json
@@ -60,9 +60,10 @@ class Transaction(View):
     def append(self, draft: Draft) -> StoredEvent:
         """Record an event and what follows from it, and return it as it will be sent.
 
-        Assigns `seq`, `at`, `terminal`, `supersedes` and `chain`; an operation's event gets the run, command and
-        origin of its operation. An event longer than a frame may be is cut once, here; its whole result goes to the
-        payloads. Raises `IllegalMove` or `ImpossibleEvent` before anything is written: both are bugs of ours.
+        Assigns `seq`, `at`, `terminal`, `supersedes` and `chain`; an operation's event gets the run, command
+        and origin of its operation. An event longer than a frame may be is cut once, here; its whole result
+        goes to the payloads. Raises `IllegalMove` or `ImpossibleEvent` before anything is written: both are
+        bugs of ours.
         """
         match draft.data:
             case CommandAccepted() | CommandRefused() as data:
@@ -76,7 +77,10 @@ class Transaction(View):
                 return self._insert(sealed, project_run(self._write(), sealed.fact))
 
     def acknowledge(self, seq: int) -> None:
-        """Set the watermark: the plane holds every event up to `seq`. It may also go back, where the plane says so."""
+        """Set the watermark: the plane holds every event up to `seq`.
+
+        It may also go back, where the plane says so.
+        """
         if not 0 <= seq <= self.last_seq:
             raise ImpossibleEvent("ack", f"seq {seq} is outside 0 to {self.last_seq}")
         ledger = self._write()
@@ -85,14 +89,16 @@ class Transaction(View):
     def park(self, seq: int, code: str, message: str) -> None:
         """Make an event a dead letter: kept, and left out of the stream. Parking it again changes nothing."""
         if self.chain_at(seq) is None or seq == 0:
-            raise ImpossibleEvent("dead letter", f"there is no event {seq}")
+            raise ImpossibleEvent(kind="dead letter", problem=f"there is no event {seq}")
         at = timestamp(self.now)
         digest = row_digest(seq, code, message, at, None)
         self._write().execute("insert_dead_letter", (seq, code, message, at, digest))
 
     def note_delivery(self, command_id: CommandId, answer: str) -> None:
-        """Record that a command arrived, and what it was answered. The newest `DELIVERIES_MAX` are kept; a command
-        that the journal does not know leaves no trace."""
+        """Record that a command arrived, and what it was answered.
+
+        The newest `DELIVERIES_MAX` are kept; a command that the journal does not know leaves no trace.
+        """
         command = find_command(self.ledger, command_id)
         if command is None:
             return
@@ -253,7 +259,10 @@ class Transaction(View):
         return event
 
     def keep(self) -> bool:
-        """End the unit: what it wrote stays in the transaction. Returns whether it wrote. For the journal's owner."""
+        """End the unit: what it wrote stays in the transaction.
+
+        Returns whether it wrote. For the journal's owner.
+        """
         if self._touched:
             self.ledger.connection.execute("RELEASE unit")
         return self._touched
@@ -295,7 +304,10 @@ def _superseding(data: EventData, row: OperationRow) -> EventData:
 
 
 def _with_payload(data: EventData, payload: bytes | None) -> EventData:
-    """Name the payload's digest in the event, unless the caller did (under a key, where something is redacted)."""
+    """Name the payload's digest in the event, unless the caller did.
+
+    A caller does where something is redacted: under a key.
+    """
     if payload is None or getattr(data, "payload_digest", None) is not None:
         return data
     if "payload_digest" not in MEMBERS[data.KIND]:

@@ -1,9 +1,9 @@
 """Does the journal hold what it says: schema, pages, chain, contents, receipts, counts, and every projection.
 
-Part of `store`; imports its own modules. Each check is an object that looks at one bounded page of the journal at a
-time. `verify_journal` asks a running journal, page by page between its commits, without holding anybody up;
-`verify_file` looks at a journal that nobody has open, and can also rebuild every projection from the events and
-compare (`deep`). Nothing is changed by either. What is wrong is returned, never raised.
+Part of `store`; imports its own modules. Each check is an object that looks at one bounded page of the
+journal at a time. `verify_journal` asks a running journal, page by page between its commits, without holding
+anybody up; `verify_file` looks at a journal that nobody has open, and can also rebuild every projection from
+the events and compare (`deep`). Nothing is changed by either. What is wrong is returned, never raised.
 """
 
 import json
@@ -71,6 +71,8 @@ class _Paged:
 
     name = ""
     statement = ""
+    view: View
+    """The journal as of the present page."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -78,23 +80,25 @@ class _Paged:
         self.after = 0
 
     def page(self, view: View) -> Progress | None:
+        self.view = view
         rows = view.ledger.execute(self.statement, (self.after, PAGE)).fetchall()
         for row in rows:
-            self.look(row, view)
+            self.look(row)
             self.after = row[0]
         self.done += len(rows)
         if len(rows) < PAGE:
-            self.end(view)
+            self.end()
             return None
-        return Progress(check=self.name, done=self.done, total=self.total(view))
+        return Progress(check=self.name, done=self.done, total=self.total())
 
-    def look(self, row: Row, view: View) -> None:
-        raise AssertionError
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        raise AssertionError(row)
 
-    def end(self, view: View) -> None:
+    def end(self) -> None:
         """Look at the whole, after the last page."""
 
-    def total(self, view: View) -> int | None:
+    def total(self) -> int | None:
         """How many rows there are, where that is known without counting."""
         return None
 
@@ -149,7 +153,10 @@ _TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY n
 
 
 class _Events(_Paged):
-    """Every event is there, is what it was, follows from the one before it; a terminal one is its command's receipt."""
+    """Every event is there, is what it was, and follows from the one before it.
+
+    A terminal one is its command's receipt.
+    """
 
     name = "chain"
     statement = "verify_events"
@@ -158,10 +165,10 @@ class _Events(_Paged):
         super().__init__()
         self._link: Chain | None = None
 
-    def look(self, row: Row, view: View) -> None:
+    def look(self, row: Row) -> None:
         seq, kind, at, run_id, command_id, operation_id, terminal, digest, value, body, receipt_seq = row
         if seq == 1:
-            self._link = chain.origin(view.journal_id)
+            self._link = chain.origin(self.view.journal_id)
         if seq != self.after + 1:
             self.found(f"event {self.after + 1}", "it is missing")
             self._link = None
@@ -173,7 +180,7 @@ class _Events(_Paged):
                 f"event {seq}", f"its command {command_id} has the receipt {receipt_seq}, not this one"
             )
         if body is not None:
-            row_says = (view.journal_id, seq, kind, at, run_id, command_id, operation_id, bool(terminal))
+            row_says = (self.view.journal_id, seq, kind, at, run_id, command_id, operation_id, bool(terminal))
             self._compare(seq, body, row_says)
 
     def _compare(self, seq: int, body: bytes, row_says: Sequence[object]) -> None:
@@ -186,12 +193,12 @@ class _Events(_Paged):
             if frame.get(name) != said:
                 self.found(f"event {seq}", f"its {name} is {frame.get(name)!r}, and its row says {said!r}")
 
-    def end(self, view: View) -> None:
-        if self.after != view.last_seq or (self._link is not None and self._link != view.chain):
-            self.found("journal", f"its chain ends at event {self.after}, and should at {view.last_seq}")
+    def end(self) -> None:
+        if self.after != self.view.last_seq or (self._link is not None and self._link != self.view.chain):
+            self.found("journal", f"its chain ends at event {self.after}, and should at {self.view.last_seq}")
 
-    def total(self, view: View) -> int:
-        return view.last_seq
+    def total(self) -> int:
+        return self.view.last_seq
 
 
 _ENVELOPE: Final = ("journal_id", "seq", "kind", "at", "run_id", "command_id", "operation_id", "terminal")
@@ -203,7 +210,7 @@ class _Payloads(_Paged):
     name = "payloads"
     statement = "verify_payloads"
 
-    def look(self, row: Row, view: View) -> None:
+    def look(self, row: Row) -> None:
         seq, digest, payload, body = row
         if payload is not None and chain.digest(payload) != digest:
             self.found(f"payload {seq}", "its content does not match its digest")
@@ -219,14 +226,14 @@ class _Commands(_Paged):
     name = "receipts"
     statement = "verify_commands"
 
-    def look(self, row: Row, view: View) -> None:
+    def look(self, row: Row) -> None:
         rowid, command_id, receipt_seq, receipt_kind, kind, terminal, command = row
         if receipt_seq is not None and (kind, terminal, command) != (receipt_kind, 1, rowid):
             self.found(f"command {command_id}", f"its receipt, event {receipt_seq}, is none")
 
 
 class _Operations(_Paged):
-    """An operation's row is in the words of the lifecycle; one that ended has a receipt; the counts add up."""
+    """An operation's row fits the lifecycle; one that ended has a receipt; the counts add up."""
 
     name = "operations"
     statement = "verify_operations"
@@ -241,7 +248,7 @@ class _Operations(_Paged):
             self._as_of = view.last_seq
         return super().page(view)
 
-    def look(self, row: Row, view: View) -> None:
+    def look(self, row: Row) -> None:
         try:
             found = operation_row(row)
         except ValueError as error:
@@ -255,17 +262,17 @@ class _Operations(_Paged):
             )
         if operation.state in ENDED and found.receipt_seq is None:
             self.found(f"operation {operation.operation_id}", "it has ended, and its command has no receipt")
-        if listed(operation) is not found.listed or listed(operation) and operation.settled:
+        if listed(operation) is not found.listed or (listed(operation) and operation.settled):
             judgement = Judgement(operation.effect, operation.effect_by)
             self.found(f"operation {operation.operation_id}", f"its listing does not follow from {judgement}")
 
-    def end(self, view: View) -> None:
+    def end(self) -> None:
         # a journal that went on meanwhile has other counts by now
-        if view.last_seq == self._as_of and self._counts != Counter(dict(view.counts())):
-            self.found("counts", f"{dict(view.counts())} are kept, and {dict(self._counts)} are there")
+        if self.view.last_seq == self._as_of and self._counts != Counter(dict(self.view.counts())):
+            self.found("counts", f"{dict(self.view.counts())} are kept, and {dict(self._counts)} are there")
 
-    def total(self, view: View) -> int:
-        return sum(view.counts().values())
+    def total(self) -> int:
+        return sum(self.view.counts().values())
 
 
 class _Runs(_Paged):
@@ -274,7 +281,7 @@ class _Runs(_Paged):
     name = "runs"
     statement = "verify_runs"
 
-    def look(self, row: Row, view: View) -> None:
+    def look(self, row: Row) -> None:
         _, run_id, operations, unsettled, operations_found, unsettled_found = row
         if (operations, unsettled) != (operations_found, unsettled_found):
             self.found(
@@ -290,7 +297,7 @@ class _Deliveries(_Paged):
     name = "deliveries"
     statement = "verify_deliveries"
 
-    def look(self, row: Row, view: View) -> None:
+    def look(self, row: Row) -> None:
         if row_digest(*row[1:-1]) != row[-1]:
             self.found(f"delivery {row[0]}", "it does not match its digest")
 
@@ -301,7 +308,7 @@ class _DeadLetters(_Paged):
     name = "dead letters"
     statement = "verify_dead_letters"
 
-    def look(self, row: Row, view: View) -> None:
+    def look(self, row: Row) -> None:
         if row_digest(*row[:-1]) != row[-1]:
             self.found(f"dead letter {row[0]}", "it does not match its digest")
 

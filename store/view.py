@@ -1,8 +1,8 @@
 """What can be asked of the journal: one method for each question, each bounded.
 
-Part of `store`; imports its own modules. A `View` lives in the owner's thread, for the length of one unit: it is
-handed to the function that `Journal.read` or `Journal.transact` was given, and must not be kept. Nothing here awaits;
-all SQL stands in `store/sql/`.
+Part of `store`; imports its own modules. A `View` lives in the owner's thread, for the length of one unit: it
+is handed to the function that `Journal.read` or `Journal.transact` was given, and must not be kept. Nothing
+here awaits; all SQL stands in `store/sql/`.
 """
 
 import json
@@ -46,16 +46,18 @@ DELIVERIES_MAX: Final = 64
 PAGE_MAX: Final = 1_024
 """Rows in one page, whatever was asked for."""
 WINDOW: Final = 4_096
-"""Operations that one page of a listing looks at, about 10 ms: where their filter matches few of them, the page is
-short, and its `next` goes on."""
+"""Operations that one page of a listing looks at, about 10 ms: where their filter matches few of them, the
+page is short, and its `next` goes on."""
 
 _EVER: Final = 2**62
 """A cursor above every rowid."""
 
 
 class View:
-    """A consistent look at the journal, between two commits or within one. Every method may raise sqlite3.Error,
-    which ends the journal."""
+    """A consistent look at the journal, between two commits or within one.
+
+    Every method may raise sqlite3.Error, which ends the journal.
+    """
 
     __slots__ = ("ledger", "now", "room")
 
@@ -112,7 +114,10 @@ class View:
         return self._payload(command.accepted_seq)
 
     def open_commands(self, run_id: RunId | None, after_seq: int, limit: int) -> tuple[CommandRecord, ...]:
-        """Return accepted commands without a receipt, of one run or of all, by the seq of their acceptance."""
+        """Return accepted commands without a receipt, by the seq of their acceptance.
+
+        Of one run, or of all where `run_id` is None.
+        """
         count = _bounded(limit)
         if run_id is None:
             rows = self.ledger.execute("open_commands", (after_seq, count))
@@ -160,15 +165,20 @@ class View:
         )
 
     def result(self, operation_id: OperationId) -> bytes | None:
-        """Return the newest answer of the provider as JSON, whole even where its event was cut; None without one."""
+        """Return the newest answer of the provider as JSON; None without one.
+
+        It is whole even where its event was cut.
+        """
         operation = self.operation(operation_id)
         if operation is None or operation.result_seq is None:
             return None
         return self._payload(operation.result_seq) or self._result_of_event(operation.result_seq)
 
     def twins(self, runs: Sequence[RunId], args_digest: Digest) -> tuple[OperationRecord, ...]:
-        """Return the writes with these arguments in these runs: those that guard first, each part newest first, at
-        most `TWINS_MAX` in all."""
+        """Return the writes with these arguments in these runs, at most `TWINS_MAX`.
+
+        Those that guard come first; each part is newest first.
+        """
         guarding = self._alike("twins_guarding", runs, args_digest)
         others = self._alike("twins_alike", runs, args_digest)
         return (*guarding, *others)[:TWINS_MAX]
@@ -181,7 +191,8 @@ class View:
     def operations(self, wanted: OperationFilter, before: int | None, limit: int) -> Page[OperationRecord]:
         """Return a page of operations, newest first.
 
-        A page looks at a bounded number of rows: where few match, it may be short, or empty, and still have a `next`.
+        A page looks at a bounded number of rows: where few match, it may be short, or empty, and still have a
+        `next`.
         """
         path, parameters = _plan(wanted, self.now)
         parameters["before"] = _EVER if before is None else before
@@ -226,8 +237,11 @@ class View:
     # ------------------------------------------------------------ events
 
     def events(self, after_seq: int, limit: int, bytes_max: int) -> tuple[StoredEvent, ...]:
-        """Return the events above `after_seq` in order, up to `limit` of them and `bytes_max` of their bodies; at
-        least one where there is one, so that a long event is never a wall."""
+        """Return the events above `after_seq` in order.
+
+        Up to `limit` of them and `bytes_max` of their bodies; at least one where there is one, so that a long
+        event is never a wall.
+        """
         return tuple(self._events(after_seq, _bounded(limit), bytes_max))
 
     def event(self, seq: int) -> StoredEvent | None:
@@ -323,8 +337,8 @@ def _plan(wanted: OperationFilter, now: datetime) -> tuple[str, dict[str, Any]]:
 
 def _attempt(operation_id: OperationId, row: Row) -> AttemptRecord:
     (
-        attempt, idempotency_key, key_carrier, idempotent, dedupe_horizon_s, started_seq, started_at, deadline_at,
-        phase, outcome, reason, ended_at, duration_ms,
+        attempt, idempotency_key, key_carrier, idempotent, dedupe_horizon_s, started_seq, started_at,
+        deadline_at, phase, outcome, reason, ended_at, duration_ms,
     ) = row  # fmt: skip
     return AttemptRecord(
         operation_id=operation_id,

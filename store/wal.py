@@ -1,13 +1,14 @@
 """The `-wal` file, read without SQLite: what SQLite would silently ignore in it.
 
 Part of `store`; imports nothing of ours. Only for a journal that nobody has open. The layout is that of
-https://www.sqlite.org/walformat.html: a header of 32 bytes, then frames of 24 bytes and one page each; all integers
-are big-endian. Reading this file takes no locks away: SQLite's stand on the journal itself, and on its `-shm`.
+https://www.sqlite.org/walformat.html: a header of 32 bytes, then frames of 24 bytes and one page each; all
+integers are big-endian. Reading this file takes no locks away: SQLite's stand on the journal itself, and on
+its `-shm`.
 
-SQLite takes the frames up to the first one whose checksum is wrong for the end of the log, whatever stands behind it.
-After a power loss that is right: the transaction that was being written is torn. But a transaction is only begun when
-the one before it is on the disk. So where, behind that point, a whole transaction and the beginning of another stand,
-something that had been promised is lost: the file was damaged, not torn.
+SQLite takes the frames up to the first one whose checksum is wrong for the end of the log, whatever stands
+behind it. After a power loss that is right: the transaction that was being written is torn. But a transaction
+is only begun when the one before it is on the disk. So where, behind that point, a whole transaction and the
+beginning of another stand, something that had been promised is lost: the file was damaged, not torn.
 """
 
 import os
@@ -71,7 +72,10 @@ def _checksum(raw: bytes, *, big: bool) -> tuple[int, int]:
 
 
 def valid_frames(shm: Path) -> int:
-    """Return how many frames SQLite found valid. For while a connection has the journal open. Raises OSError."""
+    """Return how many frames SQLite found valid.
+
+    For while a connection has the journal open. Raises OSError.
+    """
     with shm.open("rb") as file:
         file.seek(_SHM_FRAMES_AT)
         return int(struct.unpack("=I", file.read(4))[0])

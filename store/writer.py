@@ -2,10 +2,10 @@
 
 Part of `store`; imports its own modules. Nothing here awaits. Each method is one hop to the thread.
 
-A commit is: look at the files and the room; BEGIN IMMEDIATE; the units in order, each under a savepoint of its own
-from its first write on; the head; COMMIT, which with `synchronous=FULL` is one fdatasync of the `-wal`. A unit that
-raises is undone by its savepoint and fails its own caller alone. What SQLite reports as I/O error, full disk or
-corruption fails everything: after it nothing is written.
+A commit is: look at the files and the room; BEGIN IMMEDIATE; the units in order, each under a savepoint of
+its own from its first write on; the head; COMMIT, which with `synchronous=FULL` is one fdatasync of the
+`-wal`. A unit that raises is undone by its savepoint and fails its own caller alone. What SQLite reports as
+I/O error, full disk or corruption fails everything: after it nothing is written.
 """
 
 import os
@@ -30,7 +30,8 @@ from store.view import View
 ROOM_CACHED_S: Final = 1.0
 """How old the last look at the disk's room may be."""
 CHECKPOINT_PAGES: Final = 1_000
-"""Pages in the `-wal` after which it is checkpointed: SQLite's own default; much more is slower, not faster."""
+"""Pages in the `-wal` after which it is checkpointed: SQLite's own default; much more is slower, not
+faster."""
 CHECKPOINT_BYTES: Final = CHECKPOINT_PAGES * PAGE_BYTES
 _PAGES_A_COMMIT: Final = 12.0
 """A first guess; later the last checkpoint tells."""
@@ -92,7 +93,8 @@ def failure(error: sqlite3.Error, during: str) -> JournalFailed:
 
 
 FLUSHING: Final = frozenset({"commit", "checkpoint", "close"})
-"""What calls fsync: an I/O error there may leave pages that the kernel calls clean, and the disk never got."""
+"""What calls fsync: an I/O error there may leave pages that the kernel calls clean, and the disk never
+got."""
 
 
 class Writer:
@@ -137,7 +139,9 @@ class Writer:
                 write_head(self.ledger.connection, self.ledger.head)
                 self._boundary("journal.before_commit")
             if not self.ledger.connection.in_transaction:
-                raise JournalFailed("a statement", "SQLite rolled the transaction back by itself")
+                raise JournalFailed(
+                    during="a statement", detail="SQLite rolled the transaction back by itself"
+                )
             during = "commit"
             self.ledger.connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -158,7 +162,7 @@ class Writer:
             )
             try:
                 outcomes.append(Done(unit(transaction)))
-            except Exception as error:  # noqa: BLE001 - handed to the unit's own caller
+            except Exception as error:
                 if is_fatal(error):
                     raise
                 transaction.undo()
@@ -191,7 +195,7 @@ class Writer:
             view = View(self.ledger, self._clock(), room=self._room)
             try:
                 outcomes.append(Done(unit(view)))
-            except Exception as error:  # noqa: BLE001 - handed to the unit's own caller
+            except Exception as error:
                 if isinstance(error, sqlite3.Error) and is_fatal(error):
                     raise self._failed(error, "a read") from error
                 outcomes.append(Raised(error))
@@ -211,7 +215,10 @@ class Writer:
         return self._wal_bytes > max(CHECKPOINT_BYTES, self._wal_bytes_before)
 
     def checkpoint(self, mode: str = "PASSIVE") -> None:
-        """Copy the `-wal` into the file, and fsync it. Raises `JournalFailed`, also where SQLite did not finish."""
+        """Copy the `-wal` into the file, and fsync it.
+
+        Raises `JournalFailed`, also where SQLite did not finish.
+        """
         try:
             busy, pages, copied = self.ledger.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:
@@ -228,8 +235,8 @@ class Writer:
     def finish(self) -> None:
         """Bring everything into the one file, so that no `-wal` is left. Raises `JournalFailed`.
 
-        The mark goes when the file has everything and the `-wal` still has it too: whatever dies in between, no
-        later start takes a complete journal for one that lost its `-wal`.
+        The mark goes when the file has everything and the `-wal` still has it too: whatever dies in between,
+        no later start takes a complete journal for one that lost its `-wal`.
         """
         self._check_files()
         self.checkpoint()
@@ -255,7 +262,7 @@ class Writer:
                 self._path.stat().st_size, self._wal.stat().st_size, disk.f_bavail * disk.f_frsize
             )
         except OSError as error:
-            raise JournalFailed("looking at the disk", str(error)) from error
+            raise JournalFailed(during="looking at the disk", detail=str(error)) from error
         used, settings = self.sizes.bytes + self.sizes.wal_bytes, self._settings
         self._room = (
             used + settings.reserve_bytes <= settings.max_bytes
@@ -263,14 +270,18 @@ class Writer:
         )
 
     def _check_files(self) -> None:
-        """A journal or a `-wal` that was replaced takes our commits into a file that nobody will ever open again."""
+        """Look that neither the journal nor its `-wal` was replaced.
+
+        Our commits would go into a file that nobody will ever open again.
+        """
         try:
             found = (_inode(self._path), _inode(self._wal))
         except OSError as error:
-            raise JournalFailed("looking at its files", str(error)) from error
+            raise JournalFailed(during="looking at its files", detail=str(error)) from error
         if found != self._inodes:
             raise JournalFailed(
-                "looking at its files", f"{self._path} or its -wal was replaced while effectd had it open"
+                during="looking at its files",
+                detail=f"{self._path} or its -wal was replaced while effectd had it open",
             )
 
     def _failed(self, error: sqlite3.Error, during: str) -> JournalFailed:
@@ -285,8 +296,10 @@ def _inode(path: Path) -> tuple[int, int]:
 
 
 def mark_failed_fsync(runtime_dir: Path, file_id: str) -> None:
-    """Let the next start copy the journal before it relies on it. An error of the mark itself changes nothing: the
-    failure that it is about is already being reported."""
+    """Let the next start copy the journal before it relies on it.
+
+    An error of the mark itself changes nothing: the failure that it is about is already being reported.
+    """
     try:
         runtime_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.failed_fsync_mark(runtime_dir, file_id).touch(mode=0o600)

@@ -1,9 +1,11 @@
-"""A disk that can fail under SQLite: counts what SQLite flushes, and answers with errors where a test wants them.
+"""A disk that can fail under SQLite: it counts flushes, and answers with errors where told.
 
-It is SQLite's own file layer (the default VFS), with three of its methods wrapped through ctypes: no privilege, no
-preloaded library and no tracer is needed, and every line of SQLite and of ours runs as it does in production.
+It is SQLite's own file layer (the default VFS), with three of its methods wrapped through ctypes: no
+privilege, no preloaded library and no tracer is needed, and every line of SQLite and of ours runs as it does
+in production.
 """
 
+import _sqlite3
 import ctypes
 import sqlite3
 from collections.abc import Callable, Generator
@@ -23,8 +25,6 @@ from ctypes import (
 )
 from pathlib import Path
 from typing import Any, ClassVar
-
-import _sqlite3
 
 SQLITE_OK = 0
 IOERR_FSYNC = sqlite3.SQLITE_IOERR_FSYNC
@@ -77,7 +77,10 @@ def _fine(_: str) -> int:
 
 
 class Disk:
-    """What SQLite did to its files, by name, and what it is to be told. A hook returns an SQLite result code."""
+    """What SQLite did to its files, by name, and what it is to be told.
+
+    A hook returns an SQLite result code.
+    """
 
     def __init__(self) -> None:
         self.syncs: list[str] = []

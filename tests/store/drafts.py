@@ -1,4 +1,7 @@
-"""Drafts of events, short to write: operation `n` belongs to command `cmd-n` and, unless told, to run `run-1`."""
+"""Drafts of events, short to write.
+
+Operation `n` belongs to command `cmd-n` and, unless told, to run `run-1`.
+"""
 
 import json
 from collections.abc import Callable
@@ -27,14 +30,17 @@ ALIKE = Digest("a" * 64)
 
 
 def command_id(n: int) -> CommandId:
+    """The id of command `n`."""
     return CommandId(f"cmd-{n}")
 
 
 def operation_id(n: int) -> OperationId:
+    """The id of operation `n`."""
     return OperationId(f"op_{n:032x}")
 
 
 def digest(n: int) -> Digest:
+    """A digest that no other number has."""
     return Digest(f"{n:064x}")
 
 
@@ -48,6 +54,7 @@ def accepted(
     resumes: tuple[RunId, ...] | None = None,
     expires_at: Timestamp | None = None,
 ) -> Draft:
+    """The acceptance of call `n`."""
     return Draft(
         data=CommandAccepted(
             kind="tool.call",
@@ -71,6 +78,7 @@ def accepted(
 def accepted_command(
     n: int, kind: str, data: JsonValue, *, run: str = "run-1", target: int | None = None
 ) -> Draft:
+    """The acceptance of a command that is not a call."""
     return Draft(
         data=CommandAccepted(kind=kind, content_digest=digest(n)),
         run_id=RunId(run),
@@ -82,10 +90,12 @@ def accepted_command(
 
 
 def completed(n: int, result: JsonValue = None) -> Draft:
+    """The receipt of a command that is not a call."""
     return Draft(data=CommandCompleted(result=result), command_id=command_id(n))
 
 
 def refused(n: int, *, run: str = "run-1") -> Draft:
+    """A final refusal."""
     return Draft(
         data=CommandRefused(code="invalid", message="no tool", content_digest=digest(n)),
         run_id=RunId(run),
@@ -95,6 +105,7 @@ def refused(n: int, *, run: str = "run-1") -> Draft:
 
 
 def started(n: int, *, attempt: int = 1, deadline_at: Timestamp = LATER) -> Draft:
+    """The intent of an attempt."""
     return Draft(
         data=OperationStarted(
             tool="issues/create",
@@ -111,6 +122,7 @@ def started(n: int, *, attempt: int = 1, deadline_at: Timestamp = LATER) -> Draf
 
 
 def attempt_ended(n: int, *, attempt: int = 1) -> Draft:
+    """The end of an attempt that is not the operation's."""
     data = AttemptEnded(attempt=attempt, phase="written", outcome="unknown", reason="connection_lost")
     return Draft(data=data, operation_id=operation_id(n))
 
@@ -118,6 +130,7 @@ def attempt_ended(n: int, *, attempt: int = 1) -> Draft:
 def succeeded(
     n: int, *, attempts: int = 1, result: JsonValue = None, receipt: JsonValue = "issue-7"
 ) -> Draft:
+    """The provider's answer that it did it."""
     data = OperationSucceeded(
         result={"content": []} if result is None else result,
         receipt=receipt,
@@ -136,6 +149,7 @@ def failed(
     attempts: int = 1,
     result: JsonValue = None,
 ) -> Draft:
+    """The provider's answer that it failed."""
     data = OperationFailed(
         effect=effect,
         error={"code": 500, "message": "no"},
@@ -149,10 +163,12 @@ def failed(
 
 
 def not_executed(n: int) -> Draft:
+    """The daemon's proof that nothing was dispatched."""
     return Draft(data=OperationNotExecuted(reason="cancelled"), operation_id=operation_id(n))
 
 
 def unknown(n: int, *, attempts: int = 1) -> Draft:
+    """An outcome that was lost."""
     return Draft(
         data=OperationUnknown(reason="crash_window", phase="written", attempts=attempts),
         operation_id=operation_id(n),
@@ -160,6 +176,7 @@ def unknown(n: int, *, attempts: int = 1) -> Draft:
 
 
 def late(n: int, *, effect: Effect = Effect.OCCURRED, attempt: int = 1) -> Draft:
+    """An answer that came too late."""
     data = LateResult(attempt=attempt, effect=effect, result={"content": ["late"]}, receipt="late-7")
     return Draft(data=data, operation_id=operation_id(n))
 
@@ -167,6 +184,7 @@ def late(n: int, *, effect: Effect = Effect.OCCURRED, attempt: int = 1) -> Draft
 def reconciled(
     n: int, effect: Effect, *, actor: str = "operator:1000", started_seq: int | None = None
 ) -> Draft:
+    """A verdict."""
     data = OperationReconciled(
         effect=effect, actor=actor, basis="operator", note="looked", evidence=(), started_seq=started_seq
     )
@@ -174,6 +192,7 @@ def reconciled(
 
 
 def driver_started() -> Draft:
+    """An event that belongs to no command."""
     return Draft(data=DriverStarted(software="effectd/0.1.0"))
 
 

@@ -1,7 +1,8 @@
 """The one connection: its settings, its one hop, and what goes wrong without its owner."""
 
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
+import threading
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import anyio
 import pytest
 from anyio import CancelScope, create_task_group
 
-from store import connection as connection_module
+import store.connection as connection_module
 from store.connection import JournalConnection, configure, connect, prepare_new, verify_settings
 from store.errors import JournalFailed, SettingNotTaken
 from tests.store.conftest import Open
@@ -96,7 +97,7 @@ async def test_with_a_weaker_setting_a_commit_is_not_flushed(tmp_path: Path) -> 
 
 
 async def test_without_an_owner_two_tasks_tear_each_others_transactions(tmp_path: Path) -> None:
-    """Negative control of the owner: on aiosqlite's own methods, a rollback takes another task's write with it."""
+    """Negative control of the owner: on aiosqlite's methods, a rollback takes another's write along."""
     async with connected(tmp_path / "x.db") as connection:
         began, wrote = anyio.Event(), anyio.Event()
 
@@ -121,8 +122,7 @@ async def test_without_an_owner_two_tasks_tear_each_others_transactions(tmp_path
 
 
 async def test_without_whole_units_a_cancelled_caller_leaves_a_transaction_open(tmp_path: Path) -> None:
-    """Negative control of the one hop: a caller that is cancelled between two statements never commits its first,
-    and the next one commits it by accident."""
+    """Negative control of the one hop: a caller cancelled between two statements never commits."""
     async with connected(tmp_path / "x.db") as connection:
         with CancelScope() as scope:
             await connection.execute("BEGIN IMMEDIATE")
@@ -146,10 +146,10 @@ async def test_a_function_runs_whole_even_if_its_caller_is_cancelled(tmp_path: P
         with CancelScope() as scope:
             scope.cancel()
             await connection.run(both)
-        rows: Callable[[sqlite3.Connection], list[tuple[int]]] = lambda raw: raw.execute(
-            "SELECT a FROM t"
-        ).fetchall()  # noqa: E731
-        assert await connection.run(rows) in ([], [(1,), (2,)])
+        assert await connection.run(lambda raw: raw.execute("SELECT a FROM t").fetchall()) in (
+            [],
+            [(1,), (2,)],
+        )
 
 
 async def test_an_abandoned_connection_writes_nothing(tmp_path: Path) -> None:
@@ -167,8 +167,6 @@ async def test_an_abandoned_connection_writes_nothing(tmp_path: Path) -> None:
 
 async def test_a_failed_open_leaves_no_thread_behind(opened: Open) -> None:
     """An unclosed connection would hang the interpreter: whatever fails, it is closed."""
-    import threading
-
     async with opened() as journal:
         await journal.transact(recording(driver_started()))
     count = threading.active_count()

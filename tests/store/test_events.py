@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store import chain
+import store.chain as chain  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.events import BY_KIND, EVENT_TYPES, EventData, as_json, from_json, render
 from store.lifecycle import MOVES, Effect
 from store.records import Chain, JournalId, JsonObject, Origin, Timestamp, moment, timestamp
@@ -22,7 +22,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def values(hint: Any) -> st.SearchStrategy[Any]:
+def values(hint: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - a type's type is anything
     """Values of a field's type."""
     if {float, str} <= set(get_args(hint)):  # JsonValue
         return JSON

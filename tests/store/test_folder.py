@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from store import folder
+import store.folder as folder  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.errors import FolderInsecure, FolderUnusable, JournalBusy, NetworkFileSystem
 from store.journal import JournalSettings
 
@@ -39,6 +39,7 @@ def holder(settings: JournalSettings) -> Generator[subprocess.Popen[str]]:
 
 
 def mode(path: Path) -> int:
+    """Its permission bits."""
     return path.stat().st_mode & 0o7777
 
 
@@ -109,7 +110,7 @@ def test_a_second_daemon_is_told_who_was_first(
 
 
 def test_a_killed_owner_leaves_no_lock(settings: JournalSettings, holder: subprocess.Popen[str]) -> None:
-    """The lock is the kernel's, not the file's: after SIGKILL the next start goes on, past the stale process id."""
+    """The lock is the kernel's: after SIGKILL the next start goes on, past the stale process id."""
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert (settings.state_dir / folder.LOCK).read_text() == f"{holder.pid}\n"
@@ -130,7 +131,7 @@ def test_a_lock_on_a_file_that_was_replaced_is_no_lock(
 ) -> None:
     """The inode is compared after locking; where it differs, the file that is there now is locked."""
     lock = settings.state_dir / folder.LOCK
-    real, replaced = fcntl.flock, []
+    real, replaced = fcntl.flock, list[int]()
 
     def flock(descriptor: int, operation: int) -> None:
         real(descriptor, operation)
@@ -172,7 +173,7 @@ def test_network_file_systems_are_refused(
     settings: JournalSettings, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Unless the operator says that their locks and fsync can be relied on."""
-    monkeypatch.setattr(folder, "file_system_of", lambda _: kind)
+    monkeypatch.setattr(folder, "file_system_of", {settings.state_dir: kind}.get)
     with pytest.raises(NetworkFileSystem, match="allow_network_fs") as raised, folder.entered(settings):
         pass
     assert raised.value.kind == kind
@@ -184,7 +185,7 @@ def test_a_memory_file_system_is_accepted_and_said(
     settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon warns: what is committed there is gone after a reboot."""
-    monkeypatch.setattr(folder, "file_system_of", lambda _: "tmpfs")
+    monkeypatch.setattr(folder, "file_system_of", {settings.state_dir: "tmpfs"}.get)
     with folder.entered(settings) as entered:
         assert entered.volatile
 

@@ -1,12 +1,14 @@
 """After a failed fsync: a new generation of the journal, or none, and never half of one."""
 
+# ruff: noqa: PT012 - a journal that fails raises out of the block in which it was used
+
 import shutil
 from pathlib import Path
 
 import pytest
 from anyio import to_thread
 
-from store import generation
+import store.generation as generation  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.errors import JournalDamaged, JournalFailed, NoRoomForGeneration
 from store.journal import JournalSettings
 from tests.store.conftest import Open
@@ -125,10 +127,13 @@ async def test_a_copy_that_fails_leaves_the_old_file_in_place(
     opened: Open, settings: JournalSettings, code: int, error: type[Exception]
 ) -> None:
     """The half copy is removed, `CURRENT` names the old file, and the mark stands."""
+
+    def hook(name: str) -> int:
+        return code if name.startswith("journal-2.db") else SQLITE_OK
+
     with failing_disk() as disk:
         await fail_one_commit(opened, disk)
         before = names(settings.state_dir)
-        hook = lambda name: code if name.startswith("journal-2.db") else SQLITE_OK  # noqa: E731
         disk.on_sync, disk.on_write = (hook, disk.on_write) if code == IOERR_FSYNC else (disk.on_sync, hook)
         with pytest.raises(error):
             async with opened():

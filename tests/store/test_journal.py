@@ -1,6 +1,10 @@
 """Group commit, cancellation, bounds and failure of the one owner."""
 
+# ruff: noqa: PT012 - a journal that fails raises out of the block in which it was used
+
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import anyio
 import pytest
@@ -15,19 +19,28 @@ from store.transaction import Transaction
 from store.view import View
 from tests.store.conftest import Clock, Open
 from tests.store.disk import FULL, IOERR_FSYNC, IOERR_READ, SQLITE_OK, failing_disk
-from tests.store.drafts import accepted, command_id, driver_started, operation_id, started, succeeded
+from tests.store.drafts import (
+    accepted,
+    command_id,
+    driver_started,
+    operation_id,
+    recording,
+    started,
+    succeeded,
+)
 
 pytestmark = pytest.mark.anyio
 
 
 def record(tx: Transaction) -> StoredEvent:
+    """Record one event."""
     return tx.append(driver_started())
 
 
 async def test_what_was_committed_is_there_after_a_reopen(opened: Open) -> None:
     """A transaction that returned survives the end of the process's life, whole."""
     async with opened() as journal:
-        first = await journal.transact(lambda tx: (tx.append(accepted(1)), tx.append(started(1))))
+        first = await journal.transact(recording(accepted(1), started(1)))
     async with opened() as journal:
         assert await journal.read(lambda view: view.events(0, 10, 10_000)) == first
 
@@ -79,7 +92,7 @@ async def test_a_unit_that_raises_before_it_writes_fails_its_caller_alone(opened
 
 
 async def test_a_unit_that_raises_after_it_wrote_leaves_nothing_behind(opened: Open) -> None:
-    """Its savepoint takes back its rows, its seq, its counts and its place in the chain; its neighbours stay."""
+    """Its savepoint takes back rows, seq, counts and place in the chain; its neighbours stay."""
 
     def half(tx: Transaction) -> None:
         tx.append(accepted(2))
@@ -93,9 +106,9 @@ async def test_a_unit_that_raises_after_it_wrote_leaves_nothing_behind(opened: O
                 await journal.transact(half)
 
         async with create_task_group() as tasks:
-            tasks.start_soon(journal.transact, lambda tx: tx.append(accepted(1)))
+            tasks.start_soon(journal.transact, recording(accepted(1)))
             tasks.start_soon(give_up)
-            tasks.start_soon(journal.transact, lambda tx: tx.append(accepted(3)))
+            tasks.start_soon(journal.transact, recording(accepted(3)))
         events = await journal.read(lambda view: view.events(0, 10, 10_000))
         assert [event.command_id for event in events] == [command_id(1), command_id(3)]
         assert await journal.read(lambda view: (view.fence, view.command(command_id(2)))) == (None, None)
@@ -107,9 +120,9 @@ async def test_a_cancelled_caller_only_stops_waiting(opened: Open) -> None:
     async with opened() as journal:
         with CancelScope() as scope:
             scope.cancel()
-            await journal.transact(lambda tx: (tx.append(accepted(1)), tx.append(started(1))))
+            await journal.transact(recording(accepted(1), started(1)))
         assert scope.cancelled_caught
-        await journal.transact(lambda tx: tx.append(accepted(2)))
+        await journal.transact(recording(accepted(2)))
         assert await journal.read(lambda view: view.last_seq) == 3
 
 
@@ -119,7 +132,7 @@ async def test_cancelled_callers_never_tear_a_unit(opened: Open) -> None:
 
         async def call(n: int) -> None:
             with anyio.move_on_after(0.0002 * (n % 7)):
-                await journal.transact(lambda tx: (tx.append(accepted(n)), tx.append(started(n))))
+                await journal.transact(recording(accepted(n), started(n)))
 
         async with create_task_group() as tasks:
             for n in range(60):
@@ -189,7 +202,7 @@ async def test_a_lazy_write_that_raises_is_counted_and_undone(opened: Open) -> N
 async def test_the_queue_is_bounded_and_callers_wait_for_room(
     opened: Open, settings: JournalSettings
 ) -> None:
-    """Never more than `queue_max` units wait in it; a caller that is cancelled while it waits for room wrote nothing."""
+    """Never more than `queue_max` units wait; a caller cancelled while it waits for room wrote nothing."""
     async with opened(replace(settings, queue_max=4, batch_max=2)) as journal:
         seen: list[int] = []
 
@@ -203,7 +216,7 @@ async def test_the_queue_is_bounded_and_callers_wait_for_room(
             await checkpoint()
             assert journal.statistics().waiting <= 4
             with anyio.move_on_after(0):
-                await journal.transact(lambda tx: tx.append(accepted(9)))
+                await journal.transact(recording(accepted(9)))
         assert max(seen) <= 4
         assert await journal.read(lambda view: (view.last_seq, view.command(command_id(9)))) == (40, None)
 
@@ -239,7 +252,7 @@ async def test_what_waits_at_the_end_of_the_block_is_committed(opened: Open) -> 
     with CancelScope() as scope:
         async with opened() as journal, create_task_group() as tasks:
             for n in range(30):
-                tasks.start_soon(journal.transact, lambda tx, n=n: tx.append(accepted(n)))
+                tasks.start_soon(journal.transact, recording(accepted(n)))
             await checkpoint()
             scope.cancel()
     async with opened() as journal:
@@ -269,9 +282,7 @@ async def test_the_wal_is_checkpointed_as_it_grows(opened: Open) -> None:
     """It stays at a few megabytes however much is written, and the file itself grows instead."""
     async with opened() as journal:
         for n in range(150):
-            await journal.transact(
-                lambda tx, n=n: [tx.append(accepted(n * 100 + k)) for k in range(30)] and None
-            )
+            await journal.transact(recording(*[accepted(n * 100 + k) for k in range(30)]))
         statistics = journal.statistics()
         assert statistics.checkpoints >= 2
         assert statistics.wal_bytes < 6_000_000
@@ -334,22 +345,28 @@ async def test_after_a_failure_the_restart_reads_what_is_true(opened: Open) -> N
 
 async def test_a_read_that_fails_stops_everything(opened: Open) -> None:
     """An I/O error in a read is the disk's: it ends the journal, and marks no failed fsync."""
+
+    def ask(n: int, view: View) -> None:
+        view.operation(operation_id(n))
+
     with failing_disk() as disk, pytest.raises(JournalFailed, match="IOERR"):
         async with opened() as journal:
             for n in range(40):
-                await journal.transact(
-                    lambda tx, n=n: [tx.append(accepted(n * 50 + k)) for k in range(50)] and None
-                )
+                await journal.transact(recording(*[accepted(n * 50 + k) for k in range(50)]))
             disk.on_read = lambda _: IOERR_READ
             for n in range(2_000):
-                await journal.read(lambda view, n=n: view.operation(operation_id(n)))
+                await journal.read(partial(ask, n))
 
 
 async def test_a_failure_of_the_owner_itself_is_a_failure_of_the_journal(opened: Open) -> None:
     """A bug in a listener or a boundary cannot leave callers waiting for ever."""
+
+    def listen(_: Sequence[StoredEvent]) -> None:
+        raise ZeroDivisionError
+
     with pytest.raises(JournalFailed, match="ZeroDivisionError") as raised:
         async with opened() as journal:
-            journal.subscribe(lambda _: 1 // 0)
+            journal.subscribe(listen)
             await journal.transact(record)
             await anyio.sleep_forever()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
@@ -370,7 +387,7 @@ async def test_a_replaced_wal_is_noticed_before_the_next_commit(
 
 
 async def test_boundaries_are_named_around_each_commit(opened: Open) -> None:
-    """Tests kill the process there: once before and once after each commit that writes, never for one that does not."""
+    """Tests kill the process there: before and after each commit that writes, and at no other."""
     names: list[str] = []
     async with opened(boundary=names.append) as journal:
         await journal.transact(record)
@@ -381,9 +398,7 @@ async def test_boundaries_are_named_around_each_commit(opened: Open) -> None:
 async def test_statistics_tell_how_the_journal_does(opened: Open, clock: Clock) -> None:
     """They are a frozen picture, and cost no hop to the connection's thread."""
     async with opened() as journal:
-        await journal.transact(
-            lambda tx: (tx.append(accepted(1)), tx.append(started(1)), tx.append(succeeded(1)))
-        )
+        await journal.transact(recording(accepted(1), started(1), succeeded(1)))
         journal.later(lambda tx: tx.acknowledge(2))
         await journal.transact(record)
         found = journal.statistics()

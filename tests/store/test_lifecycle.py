@@ -53,7 +53,7 @@ def test_what_succeeded_is_final() -> None:
 
 def test_every_state_can_be_reached_and_every_open_one_left() -> None:
     """The table has no island and no trap."""
-    assert {state for state in MOVES.values()} == set(State)
+    assert set(MOVES.values()) == set(State)
     assert {state for (state, _), after in MOVES.items() if state in OPEN and after in ENDED} == set(OPEN)
 
 

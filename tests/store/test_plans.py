@@ -7,18 +7,20 @@ from contextlib import closing
 
 import pytest
 
-from store import schema
+import store.schema as schema  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.statements import STATEMENTS
 
 
 @pytest.fixture(scope="module")
 def connection() -> Generator[sqlite3.Connection]:
+    """An empty journal in memory."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         schema.migrate(connection)
         yield connection
 
 
 def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
+    """The steps of the statement's plan."""
     names = re.findall(r":(\w+)", sql)
     parameters = dict.fromkeys(names, 1) if names else (1,) * sql.count("?")
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
@@ -33,8 +35,10 @@ SCANS = {
 
 @pytest.mark.parametrize("name", sorted(set(STATEMENTS) - OFFLINE))
 def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: str) -> None:
-    """Each step of each statement is a SEARCH by rowid or index, and its order is the index's own; listings that walk
-    a table by rowid are bounded by their window."""
+    """Each step of each statement is a SEARCH, and its order is the index's own.
+
+    Listings that walk a table by rowid are bounded by their window.
+    """
     steps = plan(connection, STATEMENTS[name])
     bad = {step for step in steps if step.startswith("SCAN") or "B-TREE" in step}
     bad -= {step for step in bad if step == "SCAN CONSTANT ROW"}

@@ -8,13 +8,14 @@ from importlib.resources import files
 
 import pytest
 
-from store import schema
-from store.connection import prepare_new
+import store.schema as schema  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
+from store.connection import CACHED_STATEMENTS, prepare_new
 from store.statements import STATEMENTS, parse
 
 
 @pytest.fixture
 def connection() -> Generator[sqlite3.Connection]:
+    """An empty journal in memory."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         prepare_new(connection)
         schema.migrate(connection)
@@ -85,8 +86,6 @@ def test_every_statement_compiles(connection: sqlite3.Connection) -> None:
 
 def test_statements_are_cached_all_together() -> None:
     """None of them is compiled twice in a life: the cache holds more than there are."""
-    from store.connection import CACHED_STATEMENTS
-
     assert len(STATEMENTS) < CACHED_STATEMENTS
 
 

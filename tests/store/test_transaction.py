@@ -3,10 +3,10 @@
 import hashlib
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from store import chain
 from store.errors import ImpossibleEvent
 from store.events import (
     ApprovalDecided,
@@ -20,6 +20,7 @@ from store.events import (
 from store.journal import Journal
 from store.lifecycle import Effect, IllegalMove, Source, State
 from store.records import (
+    Chain,
     Digest,
     JsonObject,
     OperationId,
@@ -88,7 +89,7 @@ async def test_events_are_numbered_without_gaps_and_chained(opened: Open) -> Non
         head, _, tail = event.body.rpartition(b',"chain":')
         inner = hashlib.sha256(head + b"}").hexdigest()
         assert link is not None
-        link = chain.Chain(hashlib.sha256((link + inner).encode()).hexdigest()[:32])
+        link = Chain(hashlib.sha256((link + inner).encode()).hexdigest()[:32])
         assert tail == b'"%s"}' % link.encode()
         assert (event.digest, event.chain) == (inner, link)
 
@@ -164,7 +165,7 @@ async def test_a_second_attempts_outcome_supersedes_the_first_ones(opened: Open)
     ],
 )
 async def test_an_illegal_event_changes_nothing(opened: Open, before: list[Draft], illegal: Draft) -> None:
-    """It raises before a byte is written, in the middle of a unit as well: a bug of ours, never the world's."""
+    """It raises before a byte is written, in mid-unit as well: a bug of ours, never the world's."""
 
     def try_it(tx: Transaction) -> bool:
         with pytest.raises((IllegalMove, ImpossibleEvent)):
@@ -192,7 +193,7 @@ async def test_an_illegal_event_changes_nothing(opened: Open, before: list[Draft
     ],
 )
 async def test_an_event_that_contradicts_the_journal_changes_nothing(opened: Open, impossible: Draft) -> None:
-    """Receipts of unknown commands, second receipts, calls without an identity, payloads that nothing names."""
+    """Receipts of unknown commands, second receipts, calls without identity, unnamed payloads."""
     async with opened() as journal:
         await journal.transact(recording(accepted(1), accepted_command(2, "run.end", {}), completed(2)))
         with pytest.raises(ImpossibleEvent, match="bug in effectd"):
@@ -301,7 +302,7 @@ async def test_a_verdict_of_nobody_is_refused(opened: Open) -> None:
 
 
 async def test_what_listens_to_reads_and_failures(opened: Open) -> None:
-    """A read is never listed nor guards; a failure is listed only where its contract says that it is unsettled."""
+    """A read is never listed nor guards; a failure is listed only where its contract says so."""
     async with opened() as journal:
         await journal.transact(recording(accepted(1, write=False), started(1), unknown(1)))
         await journal.transact(recording(accepted(2), started(2), failed(2)))
@@ -328,7 +329,7 @@ async def test_a_result_that_fits_stays_in_its_event(opened: Open) -> None:
 
 async def test_a_result_that_is_too_long_is_cut_once_and_kept_whole(opened: Open) -> None:
     """The frame fits what the plane last announced (65,536 before it has); the payload has the whole."""
-    long = {"text": "x" * 70_000}
+    long: JsonObject = {"text": "x" * 70_000}
     async with opened() as journal:
         events = await journal.transact(recording(accepted(1), started(1), succeeded(1, result=long)))
         cut = events[-1]
@@ -434,7 +435,7 @@ async def test_runs_resume_runs_transitively(opened: Open) -> None:
 
 
 async def test_a_commands_target_is_found_from_its_events(opened: Open) -> None:
-    """An `operation.reconcile` names the operation that it is about; its events belong to that one's story."""
+    """An `operation.reconcile` names its operation, and its events belong to that one's story."""
     async with opened() as journal:
         await journal.transact(recording(accepted(1), started(1), unknown(1)))
         await journal.transact(
@@ -482,10 +483,14 @@ async def test_a_supervisors_verdict_belongs_to_its_run_alone(opened: Open) -> N
 
 async def test_deliveries_are_kept_up_to_a_bound(opened: Open) -> None:
     """The newest of them, oldest first; a command that nobody knows leaves no trace."""
+
+    def note(n: int, tx: Transaction) -> None:
+        tx.note_delivery(command_id(1), f"known-{n}")
+
     async with opened() as journal:
         await journal.transact(recording(accepted(1), accepted(2)))
         for n in range(DELIVERIES_MAX + 5):
-            await journal.transact(lambda tx, n=n: tx.note_delivery(command_id(1), f"known-{n}"))
+            await journal.transact(partial(note, n))
         await journal.transact(lambda tx: tx.note_delivery(command_id(9), "overloaded"))
         found = await journal.read(lambda view: view.deliveries(command_id(1)))
         assert len(found) == DELIVERIES_MAX
@@ -505,9 +510,10 @@ async def test_the_watermark_is_set_within_the_journal(opened: Open) -> None:
         await journal.transact(lambda tx: tx.acknowledge(2))
         await journal.transact(lambda tx: tx.acknowledge(1))
         assert await journal.read(lambda view: view.acked_seq) == 1
-        for wrong in (-1, 3):
-            with pytest.raises(ImpossibleEvent):
-                await journal.transact(lambda tx, wrong=wrong: tx.acknowledge(wrong))
+        with pytest.raises(ImpossibleEvent, match="-1 is outside 0 to 2"):
+            await journal.transact(lambda tx: tx.acknowledge(-1))
+        with pytest.raises(ImpossibleEvent, match="3 is outside 0 to 2"):
+            await journal.transact(lambda tx: tx.acknowledge(3))
 
 
 async def test_a_poison_event_is_parked(opened: Open) -> None:

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from anyio import create_task_group, to_thread
 
 from store.errors import JournalBusy, JournalDamaged
+from store.folder import entered
+from store.head import read_head, write_head
 from store.journal import Journal, JournalSettings, open_journal
 from store.lifecycle import Effect
 from store.records import RunId
@@ -179,9 +182,6 @@ def test_a_head_that_was_changed_is_refused(settings: JournalSettings, journal_f
 
 def test_a_head_that_was_rolled_back_is_found(settings: JournalSettings, journal_file: Path) -> None:
     """Counts and last seq are compared with what is there."""
-    from store.head import read_head, write_head
-    from dataclasses import replace
-
     with closing(sqlite3.connect(journal_file, isolation_level=None)) as connection:
         head = read_head(connection)
         counts = {state: count + 1 for state, count in head.counts.items()}
@@ -209,8 +209,6 @@ def test_a_broken_page_is_found_and_the_rest_goes_on(settings: JournalSettings, 
 
 def test_a_journal_in_use_is_not_looked_at(settings: JournalSettings, journal_file: Path) -> None:
     """Offline means offline: the running daemon verifies its own."""
-    from store.folder import entered
-
     with entered(settings), pytest.raises(JournalBusy):
         look(settings)
 

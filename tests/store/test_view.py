@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
-from store import view as view_module
+import store.view as view_module
 from store.journal import Journal
 from store.lifecycle import Effect, State
 from store.records import Digest, OperationFilter, OperationId, OperationRecord, Page, RunId, timestamp
@@ -34,7 +35,7 @@ STATES = (State.ACCEPTED, State.STARTED, State.SUCCEEDED, State.FAILED, State.NO
 
 
 async def fill(journal: Journal, count: int) -> None:
-    """Operations 0, 1, …: state by number modulo six, run by number modulo two, tool by number modulo three."""
+    """Operations 0, 1, …: state by number modulo 6, run by number modulo 2, tool by number modulo 3."""
     for n in range(count):
         drafts = [accepted(n, run=f"run-{n % 2}", tool=f"tool/{n % 3}")]
         match STATES[n % 6]:
@@ -53,14 +54,16 @@ async def fill(journal: Journal, count: int) -> None:
         await journal.transact(recording(*drafts))
 
 
+def _page(wanted: OperationFilter, before: int | None, limit: int, view: View) -> Page[OperationRecord]:
+    return view.operations(wanted, before, limit)
+
+
 async def whole(journal: Journal, wanted: OperationFilter, limit: int) -> list[OperationRecord]:
     """All pages together, each checked against its bound."""
     found: list[OperationRecord] = []
     before: int | None = None
     while True:
-        page: Page[OperationRecord] = await journal.read(
-            lambda view, before=before: view.operations(wanted, before, limit)
-        )
+        page = await journal.read(partial(_page, wanted, before, limit))
         assert len(page.items) <= limit
         found += page.items
         if page.next is None:
@@ -102,7 +105,7 @@ FILTERS: list[tuple[OperationFilter, Callable[[OperationRecord], bool]]] = [
 async def test_each_filter_lists_exactly_what_matches(
     opened: Open, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
-    """Newest first, nothing twice, nothing left out, whatever the page's length and however few rows it may look at."""
+    """Newest first, nothing twice or left out, however long the page or short the window."""
     monkeypatch.setattr(view_module, "WINDOW", window)
     async with opened() as journal:
         await fill(journal, 36)
