@@ -25,7 +25,8 @@ class Workload:
     """What a life is given to do."""
 
     name: str
-    tool: str = "counter/count"
+    tools: tuple[str, ...] = ("counter/count",)
+    """Called in turn."""
     arguments: Json = field(default_factory=dict[str, object])
     at_once: int = 1
     acks: bool = True
@@ -38,13 +39,18 @@ class Workload:
 
 ONE: Final = Workload(name="one call")
 EIGHT: Final = Workload(name="eight at once", at_once=8)
-READ: Final = Workload(name="a read", tool="reader/count", at_once=2)
-FAIL: Final = Workload(name="a failing call", tool="counter/fail", at_once=2)
-SLOW: Final = Workload(name="a slow call", tool="counter/slow", arguments={"seconds": 0.05}, at_once=4)
+READ: Final = Workload(name="a read", tools=("reader/count",), at_once=2)
+FAIL: Final = Workload(name="a failing call", tools=("counter/fail",), at_once=2)
+SLOW: Final = Workload(name="a slow call", tools=("counter/slow",), arguments={"seconds": 0.05}, at_once=4)
 UNACKNOWLEDGED: Final = Workload(name="nothing acknowledged", at_once=4, acks=False)
 INSISTENT: Final = Workload(name="delivered three times", at_once=2, deliveries=3)
 NARROW: Final = Workload(name="a window of one", at_once=4, window=1)
 LOSSY: Final = Workload(name="a plane that loses events", at_once=4, loses_every=5)
+MIXED: Final = Workload(
+    name="calls that end in every way",
+    tools=("counter/count", "counter/explode", "counter/fail", "reader/count", "nobody/count"),
+    at_once=5,
+)
 CALM: Final = Workload(name="nothing new")
 
 
@@ -65,7 +71,6 @@ class Figures:
 
     def add(self, sandbox: Sandbox, plane: ScriptedPlane) -> None:
         """Count a sandbox whose campaign is over."""
-        self.lives += len(sandbox.lives)
         self.effects += len(sandbox.effects())
         self.redeliveries += plane.redeliveries
         self.inherited_receipts += plane.inherited_receipts
@@ -99,6 +104,7 @@ class Campaign:
 
     async def strike(self, kill_at: str, workload: Workload) -> None:
         """Let one life kill itself at a boundary, under a workload. Fails where it did not."""
+        self.figures.lives += 1
         life = self.sandbox.start(kill_at=kill_at)
         await self._work(life, workload)
         assert life.code == KILLED, f"{kill_at} missed ({workload.name}): {life.code} {life.text[-4000:]}"
@@ -109,6 +115,7 @@ class Campaign:
 
     async def strike_after(self, delay_s: float, workload: Workload) -> None:
         """Kill one life, `delay_s` after its fork: the moment is what varies, so it is measured in time."""
+        self.figures.lives += 1
         life = self.sandbox.start()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._feed, life, workload)
@@ -121,7 +128,8 @@ class Campaign:
 
     async def crowd(self, size: int) -> None:
         """Kill one life once it has accepted more than it can run at once, and nothing has ended."""
-        slow = Workload(name="a crowd", tool="counter/slow", arguments={"seconds": 60})
+        slow = Workload(name="a crowd", tools=("counter/slow",), arguments={"seconds": 60})
+        self.figures.lives += 1
         life = self.sandbox.start()
         for _ in range(size):
             await self._order("run-of-a-crowd", slow)
@@ -132,14 +140,22 @@ class Campaign:
 
     async def finish(self) -> None:
         """Let one life live: every command gets its receipt, the same bytes again when asked; all adds up."""
+        await self._verify()
         self._instruct(CALM)
+        self.figures.lives += 1
         life = self.sandbox.start()
         await self.plane.answered()
         await self.plane.redeliver(*self.plane.orders)
         assert await life.stop() == 0, life.text[-4000:]
+        await self._verify()
         await must_hold(self.sandbox)
         self.plane.check()
         self.figures.add(self.sandbox, self.plane)
+
+    async def _verify(self) -> None:
+        """Let the journal be checked from outside: chain, continuity, and every projection rebuilt."""
+        verified = await self.sandbox.command("verify", "--deep")
+        assert verified.code == 0, verified.text
 
     async def _work(self, life: Life, workload: Workload) -> None:
         async with anyio.create_task_group() as tasks:
@@ -173,7 +189,8 @@ class Campaign:
 
     async def _order(self, run_id: str, workload: Workload) -> str:
         self.given += 1
-        command = call(f"cmd-{self.given}", workload.tool, run_id=run_id, n=self.given, **workload.arguments)
+        tool = workload.tools[self.given % len(workload.tools)]
+        command = call(f"cmd-{self.given}", tool, run_id=run_id, n=self.given, **workload.arguments)
         await self.plane.give(command)
         for _ in range(workload.deliveries - 1):
             await self.plane.deliver(command["command_id"])

@@ -101,7 +101,8 @@ def no_confirmation() -> None:
     def may_dispatch(self: Posture) -> bool:
         return not self.draining and self.fence is None
 
-    setattr(Posture, "may_dispatch", property(may_dispatch))  # noqa: B010 - mypy lets nobody assign to a property
+    # mypy lets nobody assign to a property
+    setattr(Posture, "may_dispatch", property(may_dispatch))  # noqa: B010
 
 
 def lost_is_not_executed() -> None:

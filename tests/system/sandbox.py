@@ -50,6 +50,9 @@ class Life:
     ended: anyio.Event = field(default_factory=anyio.Event)
     states: list[str] = field(default_factory=list[str])
     """What it told its service manager, in order."""
+    settled: anyio.Event = field(default_factory=anyio.Event)
+    """Set once it is ready, or never will be."""
+    listening: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
     def text(self) -> str:
@@ -97,23 +100,25 @@ class Life:
     async def ready(self) -> None:
         """Return once it has told its service manager that it is ready."""
         with anyio.move_on_after(PATIENCE_S):
-            while "READY=1" not in self.states:
-                await self._hear()
-        assert "READY=1" in self.states, f"the daemon did not become ready: {self.code} {self.text[-4000:]}"
+            await self.settled.wait()
+        assert "READY=1" in self.states, f"it did not become ready: {self.code} {self.text[-4000:]}"
 
-    async def _hear(self) -> None:
-        """Take one datagram; raise where none will come any more."""
-        async with anyio.create_task_group() as tasks:
+    async def listen(self) -> None:
+        """Note what it tells its service manager, for as long as it lives."""
+        with self.channel:
+            while not self.ended.is_set():
+                with anyio.CancelScope() as self.listening:
+                    await anyio.wait_readable(self.channel)
+                    self.states.extend(self.channel.recv(DATAGRAM_BYTES_MAX).decode().splitlines())
+                if "READY=1" in self.states:
+                    self.settled.set()
 
-            async def give_up() -> None:
-                await self.ended.wait()
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(give_up)
-            await anyio.wait_readable(self.channel)
-            self.states.extend(self.channel.recv(DATAGRAM_BYTES_MAX).decode().splitlines())
-            tasks.cancel_scope.cancel()
-        assert self.code is None, f"it ended with {self.code} before it was ready: {self.text[-4000:]}"
+    def bury(self, code: int) -> None:
+        """Note that it has ended."""
+        self.code = code
+        self.ended.set()
+        self.settled.set()
+        self.listening.cancel()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,14 +189,23 @@ class Sandbox:
         """Fork a life from the zygote. `kill_at` names the boundary where it kills itself."""
         if kill_at is not None:
             env[KILL_AT] = kill_at
+        return self._fork(["run"], env, patch)
+
+    async def command(self, *arguments: str) -> Life:
+        """Run another subcommand of `effectd`, as a process that was forked too, to its end."""
+        asked = self._fork([*arguments], {}, None)
+        await asked.exit_code()
+        return asked
+
+    def _fork(self, arguments: list[str], env: dict[str, str], patch: str | None) -> Life:
         output, channel = self._prepare(env)
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        arguments = ["run", "--config", str(self.config)]
+        arguments = [*arguments, "--config", str(self.config)]
         reports = self.zygote.fork(arguments, env=env, patch=patch, output=descriptor)
         os.close(descriptor)
         line, rest = _first_line(reports)
         life = Life(json.loads(line)["pid"], output, channel, os.pidfd_open(json.loads(line)["pid"]))
-        self.lives.append(life)
+        self._attend(life)
         self.tasks.start_soon(_watch_reports, life, reports, rest)
         return life
 
@@ -215,9 +229,13 @@ class Sandbox:
                 start_new_session=True,
             )
         life = Life(process.pid, output, channel, os.pidfd_open(process.pid))
-        self.lives.append(life)
+        self._attend(life)
         self.tasks.start_soon(_watch_process, life, process)
         return life
+
+    def _attend(self, life: Life) -> None:
+        self.lives.append(life)
+        self.tasks.start_soon(life.listen)
 
     def _prepare(self, env: dict[str, str]) -> tuple[Path, socket.socket]:
         number = len(self.lives)
@@ -302,16 +320,11 @@ async def _watch_reports(life: Life, reports: int, rest: bytes) -> None:
         assert chunk, "the zygote is gone"
         rest += chunk
     os.close(reports)
-    _bury(life, json.loads(rest)["code"])
+    life.bury(json.loads(rest)["code"])
 
 
 async def _watch_process(life: Life, process: anyio.abc.Process) -> None:
-    _bury(life, await process.wait())
-
-
-def _bury(life: Life, code: int) -> None:
-    life.code = code
-    life.ended.set()
+    life.bury(await process.wait())
 
 
 def _toml(tables: Tables) -> str:
@@ -352,6 +365,5 @@ async def _close(made: Sandbox) -> None:
     with anyio.CancelScope(shield=True):
         for life in made.lives:
             await life.kill()
-            life.channel.close()
             os.close(life.pidfd)
         await made.quiet()

@@ -120,7 +120,7 @@ async def test_a_provider_that_dies_in_mid_call_leaves_an_unknown(zygote: Zygote
 
 
 async def test_what_is_too_much_is_refused_and_can_come_again(zygote: Zygote) -> None:
-    """I11: beyond `queue_max` a call is refused `overloaded` without a trace, and taken when it comes again."""
+    """I11: beyond `queue_max` a call is refused `overloaded` without a trace, and taken when it returns."""
     limits = {"max_inflight": 1, "queue_max": 2}
     async with scripted_plane() as plane, sandbox(zygote, plane, driver=limits) as made:
         gate = made.root / "gate"

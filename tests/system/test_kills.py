@@ -19,6 +19,7 @@ from tests.system.campaign import (
     FAIL,
     INSISTENT,
     LOSSY,
+    MIXED,
     NARROW,
     ONE,
     READ,
@@ -58,6 +59,7 @@ CALLS: Final = (
     (2, SLOW),
     (3, INSISTENT),
     (4, UNACKNOWLEDGED),
+    (3, MIXED),
     (12, EIGHT),
     (3, NARROW),
     (4, LOSSY),
@@ -111,7 +113,7 @@ async def test_a_kill_at_any_moment(zygote: Zygote, figures: Figures) -> None:
     chance = random.Random(SEED)
 
     def moments() -> Iterator[tuple[float, Workload]]:
-        workloads = cycle([EIGHT, SLOW, LOSSY, UNACKNOWLEDGED, INSISTENT, NARROW])
+        workloads = cycle([EIGHT, SLOW, LOSSY, UNACKNOWLEDGED, INSISTENT, NARROW, MIXED])
         for workload in islice(workloads, RANDOM_KILLS // 2):
             yield chance.uniform(0, RANDOM_DELAY_S_MAX), workload
 
@@ -144,6 +146,7 @@ def test_the_kills_reached_what_they_were_meant_to(figures: Figures) -> None:
     assert figures.receipts["operation.unknown/crash_window"] > 0
     assert figures.receipts["operation.succeeded"] > 0
     assert figures.receipts["operation.failed"] > 0
+    assert figures.receipts["operation.not_executed/unknown_tool"] > 0
     assert figures.second_crashes > 0
     assert figures.inherited_receipts > 0
     assert figures.redeliveries > 0

@@ -37,6 +37,7 @@ ENTRY: Final = "driver.cli.main"
 PRELOADED: Final = (
     ENTRY,
     "driver.cli.run",
+    "driver.cli.verify",
     "driver.daemon",
     "driver.providers.mcp.provider",
     # what the libraries import at first use
