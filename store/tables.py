@@ -87,9 +87,9 @@ def operation_row(row: Row) -> OperationRow:
     """Return the operation of a row of `operation_rows`."""
     (
         rowid, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest,
-        write, identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count,
-        metadata, accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at,
-        expires_at, parent,
+        write, identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt,
+        attempt_count, metadata, accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at,
+        deadline_at, expires_at, parent,
     ) = row  # fmt: skip
     record = OperationRecord(
         operation_id=operation_id,
