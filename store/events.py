@@ -113,6 +113,7 @@ class ApprovalRequested(EventData):
     args_digest: Digest
     arguments: JsonObject | None
     expires_at: Timestamp
+    definition_digest: Digest | None = optional()
     arguments_truncated: bool | None = optional()
 
 
@@ -125,6 +126,7 @@ class ApprovalDecided(EventData):
     decision: Literal["grant", "deny"]
     approver: str
     reason: str | None
+    label: str | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,9 @@ class OperationStarted(EventData):
     dedupe_horizon_s: float | None
     args_digest: Digest
     deadline_at: Timestamp
+    approval_id: str | None = optional()
+    machine_boot_id: str | None = optional()
+    machine_uptime_s: float | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +153,18 @@ class AttemptEnded(EventData):
 
     KIND: ClassVar[str] = "operation.attempt_ended"
     attempt: int
-    phase: str
-    outcome: str
+    phase: str | None
+    outcome: Literal["failed", "not_executed", "unknown"]
     reason: str | None
+    effect: Effect | None = optional()
+    error: JsonObject | None = optional()
+    error_means: Literal["reported", "none", "unsettled"] | None = optional()
+    message: str | None = optional()
+    result: JsonValue = optional()
+    result_truncated: bool | None = optional()
+    receipt: JsonValue = optional()
+    duration_ms: int | None = optional()
+    payload_digest: Digest | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +179,7 @@ class OperationSucceeded(EventData):
     receipt: JsonValue
     attempts: int
     duration_ms: int
+    attempt: int | None = optional()
     phase: str | None = optional()
     receipt_missing: bool | None = optional()
     output_invalid: bool | None = optional()
@@ -185,6 +200,7 @@ class OperationFailed(EventData):
     result_truncated: bool = False
     receipt: JsonValue
     attempts: int
+    attempt: int | None = optional()
     duration_ms: int | None = optional()
     phase: str | None = optional()
     reason: str | None = optional()

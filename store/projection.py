@@ -5,9 +5,9 @@ return, both when an event is first recorded and when `effectd verify` rebuilds 
 one code, so the two cannot disagree.
 
 The rules of evidence, one place: an answer of the provider speaks of its attempt; `not_executed` is the
-daemon's proof about the newest attempt; a verdict (of an operator, a probe or a supervisor) looked at the
-world, and so speaks of every attempt that had been started when it was given. `operation.unknown` says
-nothing.
+daemon's proof about the newest attempt; an attempt that is not the operation's end brings what its own end
+proves; a verdict (of an operator, a probe or a supervisor) looked at the world, and so speaks of every
+attempt that had been started when it was given. `operation.unknown` says nothing.
 """
 
 from collections.abc import Iterable
@@ -133,6 +133,13 @@ def _(data: OperationStarted, fact: Fact) -> dict[str, Any]:
 
 
 @_follow.register
+def _(data: AttemptEnded, fact: Fact) -> dict[str, Any]:
+    # no attempt runs now, so none can be overdue
+    answered = data.result is not None or data.result_truncated
+    return {"deadline_at": None, **({"result_seq": fact.seq} if answered else {})}
+
+
+@_follow.register
 def _(data: OperationSucceeded, fact: Fact) -> dict[str, Any]:
     return {"ended_at": fact.at, "result_seq": fact.seq, "receipt": data.receipt, "reason": None}
 
@@ -211,13 +218,21 @@ def evidence(data: EventData, operation: OperationRecord, seen: int) -> tuple[Ev
 
 
 @evidence.register
+def _(data: AttemptEnded, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
+    if data.effect is None:
+        return ()
+    source = Source.DAEMON if data.outcome == "not_executed" else Source.PROVIDER
+    return (Evidence(data.attempt, data.effect, source),)
+
+
+@evidence.register
 def _(data: OperationSucceeded, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    return (Evidence(data.attempts, Effect.OCCURRED, Source.PROVIDER),)
+    return (Evidence(data.attempt or data.attempts, Effect.OCCURRED, Source.PROVIDER),)
 
 
 @evidence.register
 def _(data: OperationFailed, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    return (Evidence(data.attempts, data.effect, Source.PROVIDER),)
+    return (Evidence(data.attempt or data.attempts, data.effect, Source.PROVIDER),)
 
 
 @evidence.register
@@ -245,14 +260,18 @@ def attempt_end(data: EventData, operation: OperationRecord) -> AttemptEnd | Non
 @attempt_end.register
 def _(data: AttemptEnded, operation: OperationRecord) -> AttemptEnd | None:
     return AttemptEnd(
-        attempt=data.attempt, phase=data.phase, outcome=data.outcome, reason=data.reason, duration_ms=None
+        attempt=data.attempt,
+        phase=data.phase,
+        outcome=data.outcome,
+        reason=data.reason,
+        duration_ms=data.duration_ms,
     )
 
 
 @attempt_end.register
 def _(data: OperationSucceeded, operation: OperationRecord) -> AttemptEnd | None:
     return AttemptEnd(
-        attempt=data.attempts,
+        attempt=data.attempt or data.attempts,
         phase=data.phase,
         outcome="succeeded",
         reason=None,
@@ -263,7 +282,7 @@ def _(data: OperationSucceeded, operation: OperationRecord) -> AttemptEnd | None
 @attempt_end.register
 def _(data: OperationFailed, operation: OperationRecord) -> AttemptEnd | None:
     return AttemptEnd(
-        attempt=data.attempts,
+        attempt=data.attempt or data.attempts,
         phase=data.phase,
         outcome="failed",
         reason=data.reason,

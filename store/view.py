@@ -282,7 +282,7 @@ class View:
         row = self.ledger.execute("body", (seq,)).fetchone()
         if row is None or row[0] is None:
             return None
-        result = json.loads(row[0])["data"]["result"]
+        result = json.loads(row[0])["data"].get("result")
         return None if result is None else json.dumps(result, separators=(",", ":")).encode("ascii")
 
     def _alike(self, statement: str, runs: Sequence[RunId], args_digest: Digest) -> list[OperationRecord]:

@@ -31,7 +31,7 @@ INSERT INTO attempts (
 
 -- name: end_attempt
 UPDATE attempts SET phase = ?, outcome = ?, reason = ?, ended_at = ?, duration_ms = ?
-WHERE operation = ? AND attempt = ?;
+WHERE operation = ? AND attempt = ? AND ended_at IS NULL;
 
 -- name: attempts
 SELECT

@@ -127,6 +127,34 @@ def attempt_ended(n: int, *, attempt: int = 1) -> Draft:
     return Draft(data=data, operation_id=operation_id(n))
 
 
+def attempt_unsent(n: int, *, attempt: int = 1) -> Draft:
+    """The end of an attempt that provably sent nothing."""
+    data = AttemptEnded(
+        attempt=attempt,
+        phase="connecting",
+        outcome="not_executed",
+        reason="connect_failed",
+        effect=Effect.NONE,
+    )
+    return Draft(data=data, operation_id=operation_id(n))
+
+
+def attempt_failed(n: int, effect: Effect, *, attempt: int = 1, result: JsonValue = None) -> Draft:
+    """The end of an attempt that the provider answered with an error."""
+    data = AttemptEnded(
+        attempt=attempt,
+        phase="answered",
+        outcome="failed",
+        reason=None,
+        effect=effect,
+        error={"code": "http_503", "message": "busy"},
+        error_means="none" if effect is Effect.NONE else "unsettled",
+        result=result,
+        duration_ms=5,
+    )
+    return Draft(data=data, operation_id=operation_id(n))
+
+
 def succeeded(
     n: int, *, attempts: int = 1, result: JsonValue = None, receipt: JsonValue = "issue-7"
 ) -> Draft:
