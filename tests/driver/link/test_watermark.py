@@ -1,0 +1,46 @@
+"""Acknowledgements on their way into the journal."""
+
+from pathlib import Path
+
+import pytest
+
+from driver.link.watermark import Watermark
+from store.events import Draft, DriverStopping
+from store.journal import Journal
+from store.records import JournalId
+from tests.driver.engine.rig import ScriptedProvider, engine
+
+pytestmark = pytest.mark.anyio
+
+
+async def commit(journal: Journal) -> None:
+    """Record one event."""
+    await journal.transact(lambda tx: tx.append(Draft(data=DriverStopping(reason=""))))
+
+
+async def test_however_many_arrive_the_newest_is_written_once(tmp_path: Path) -> None:
+    """Between two commits only one lazy write waits, so that a quiet journal collects nothing."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        await commit(rig.journal)
+        await commit(rig.journal)
+        journal_id = await rig.journal.read(lambda view: view.journal_id)
+        watermark = Watermark(rig.journal)
+        before = rig.journal.statistics().units
+        for _ in range(10_000):
+            watermark.move(journal_id, 1)
+        watermark.move(journal_id, 2)
+        await commit(rig.journal)
+        assert rig.journal.statistics().acked_seq == 2
+        assert rig.journal.statistics().units - before == 2
+        watermark.move(journal_id, 1)
+        await commit(rig.journal)
+        assert rig.journal.statistics().acked_seq == 1
+
+
+async def test_a_mark_of_another_history_is_dropped(tmp_path: Path) -> None:
+    """After an accepted rollback, what was acknowledged of the old journal says nothing of the new."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        await commit(rig.journal)
+        Watermark(rig.journal).move(JournalId("0" * 32), 1)
+        await commit(rig.journal)
+        assert rig.journal.statistics().acked_seq == 0

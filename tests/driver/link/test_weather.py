@@ -1,0 +1,139 @@
+"""Networks and planes that go dead without a word: noticed within `dead_after_s`, and left."""
+
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.driver.link.stage import cable_to, dead_after, eventually, linked, serving
+
+pytestmark = pytest.mark.anyio
+
+DEAD_AFTER_S = 1.5
+SLACK_S = 0.75
+"""What a busy machine may add."""
+
+
+async def test_a_black_hole_is_noticed_in_time(tmp_path: Path) -> None:
+    """A cable that carries nothing and closes nothing is given up in time, and dialled again."""
+    async with serving() as plane, cable_to(plane) as cable:
+        url = f"ws://127.0.0.1:{cable.port}/driver"
+        async with linked(tmp_path, url, settings=dead_after(DEAD_AFTER_S)) as daemon:
+            wire = await plane.accept()
+            await wire.welcome()
+            await eventually(lambda: daemon.link.statistics().connected)
+            cable.freeze()
+            began = time.monotonic()
+            await daemon.commit(5)
+            await eventually(lambda: not daemon.link.statistics().connected)
+            assert time.monotonic() - began < DEAD_AFTER_S + SLACK_S
+            cable.thaw()
+            again = await plane.accept()
+            await again.welcome()
+            assert [frame["seq"] for frame in await again.take(5)] == [1, 2, 3, 4, 5]
+
+
+async def test_a_plane_that_does_not_read_is_noticed_in_time(tmp_path: Path) -> None:
+    """With every buffer full, pings cannot leave either: the deadline on sending finds out."""
+    async with serving() as plane, cable_to(plane) as cable:
+        url = f"ws://127.0.0.1:{cable.port}/driver"
+        async with linked(tmp_path, url, settings=dead_after(DEAD_AFTER_S)) as daemon:
+            wire = await plane.accept()
+            await wire.welcome(window=1_000)
+            await eventually(lambda: daemon.link.statistics().connected)
+            cable.freeze()
+            began = time.monotonic()
+            for _ in range(20):
+                await daemon.commit(10, size=50_000)
+            await eventually(lambda: not daemon.link.statistics().connected)
+            assert time.monotonic() - began < DEAD_AFTER_S + SLACK_S
+            cable.thaw()
+            again = await plane.accept()
+            await again.welcome()
+            assert (await again.hear())["seq"] == 1
+
+
+async def test_a_living_link_is_left_alone(tmp_path: Path) -> None:
+    """A quiet connection whose pings are answered stays, however long nothing is said."""
+    async with serving() as plane, linked(tmp_path, plane.url, settings=dead_after(0.3)) as daemon:
+        wire = await plane.accept()
+        await wire.welcome()
+        assert await wire.is_silent_for(0.9)
+        assert daemon.link.statistics().connected
+        assert len(plane.requests) == 1
+
+
+async def test_a_tool_that_takes_long_does_not_look_like_a_dead_link(tmp_path: Path) -> None:
+    """The desk may take as long as it likes over a command: the keep-alive does not depend on it."""
+    async with serving() as plane, linked(tmp_path, plane.url, settings=dead_after(0.3)) as daemon:
+        wire = await plane.accept()
+        await wire.welcome()
+        daemon.desk.gate = anyio.Event()
+        await wire.command("cmd-1")
+        assert await wire.is_silent_for(0.9)
+        daemon.desk.gate.set()
+        assert [frame["kind"] for frame in await wire.take(2)] == ["command.accepted", "command.completed"]
+
+
+async def test_a_server_that_accepts_and_says_nothing_is_left(tmp_path: Path) -> None:
+    """The handshake has a deadline of its own."""
+
+    async def say_nothing(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await anyio.sleep_forever()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, say_nothing)
+        async with linked(tmp_path, f"ws://127.0.0.1:{port}/", settings=dead_after(0.3)) as daemon:
+            await eventually(lambda: daemon.link.statistics().attempts >= 2)
+            assert "timed out" in (daemon.link.statistics().last_error or "")
+        tasks.cancel_scope.cancel()
+
+
+async def test_nobody_there_is_tried_for_ever(tmp_path: Path) -> None:
+    """A refused connection is tried again and again, with growing pauses; the daemon says why it waits."""
+    async with linked(tmp_path, "ws://127.0.0.1:9/driver") as daemon:
+        await eventually(lambda: daemon.link.statistics().attempts >= 3)
+        seen = daemon.link.statistics()
+        assert not seen.connected
+        assert "ws://127.0.0.1:9/driver cannot be reached" in (seen.last_error or "")
+
+
+async def test_stopping_does_not_wait_for_a_dead_plane(tmp_path: Path) -> None:
+    """The goodbye has a bound: a daemon before a black hole stops within a share of `dead_after_s`."""
+    async with serving() as plane, cable_to(plane) as cable:
+        url = f"ws://127.0.0.1:{cable.port}/driver"
+        began = 0.0
+        async with linked(tmp_path, url) as daemon:
+            wire = await plane.accept()
+            await wire.welcome(window=1_000)
+            await eventually(lambda: daemon.link.statistics().connected)
+            cable.freeze()
+            for _ in range(20):
+                await daemon.commit(10, size=50_000)
+            began = time.monotonic()
+            daemon.stop()
+        assert time.monotonic() - began < 1.5
+        cable.thaw()
+
+
+async def test_without_the_deadline_it_would_not_be_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: the library's keep-alive alone waits behind the full buffer, for ever."""
+    monkeypatch.setattr("driver.link.conversation.SEND_SHARE", 100.0)
+    async with serving() as plane, cable_to(plane) as cable:
+        url = f"ws://127.0.0.1:{cable.port}/driver"
+        async with linked(tmp_path, url, settings=dead_after(0.4)) as daemon:
+            wire = await plane.accept()
+            await wire.welcome(window=1_000)
+            await eventually(lambda: daemon.link.statistics().connected)
+            cable.freeze()
+            for _ in range(20):
+                await daemon.commit(10, size=50_000)
+            await anyio.sleep(1.2)
+            assert daemon.link.statistics().connected
+        cable.thaw()
