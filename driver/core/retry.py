@@ -1,0 +1,181 @@
+"""Whether an operation gets another attempt: what its contract asks for, within rule R.
+
+Part of `driver.core`, pure: imports `driver.core.{contracts,conclusion}` and `store.events`; time arrives as
+facts, chance as an argument. Definition of rule R: docs/protocol.md, section 4.
+
+Theory of operation
+-------------------
+Two questions, and both must be answered with yes:
+
+* *Is it worth another try?* (`decide`) The tool's contract says `retry = "same-key"`, attempts are left, the
+  command lives until then, and the outcome is one that another try can better: nothing was sent because
+  nobody could be reached; or an answer that is no last word; or no answer at all. An answer that was a plain
+  failure, a wrong call, a cancel or an expiry is final.
+* *May it run again?* (`permit`) Reads may. A write may where every attempt so far is proven not to have
+  happened; or where the provider deduplicates: the contract that the first attempt was recorded under and
+  today's both say so, with the same key carrier, and the new attempt's whole budget ends before the provider
+  forgets the key.
+
+The second question is asked again in the transaction that records the intent: waiting took time.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+from driver.core.conclusion import Outcome
+from driver.core.contracts import Contract
+from store.events import OperationFailed, OperationNotExecuted, OperationUnknown
+
+BACKOFF_S_MAX: Final = 30.0
+"""Where the doubling of `retry_backoff_s` ends (docs/configuration.md)."""
+
+_DOUBLINGS_MAX: Final = 16
+"""Beyond the ceiling already, for any backoff above half a millisecond."""
+
+_UNREACHED: Final = frozenset({"connect_failed", "spawn_failed"})
+_BUSY: Final = frozenset({"http_429", "http_503"})
+"""Codes of errors with which a provider says "not now"."""
+_LAST_WORDS: Final = frozenset({"cancelled_after_dispatch", "journal_lost", "rolled_back"})
+"""Reasons of `unknown` that somebody wanted, or that are about more than one attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineClock:
+    """The machine's own clock, which nobody sets: seconds since its start `boot_id`, sleep included."""
+
+    boot_id: str
+    uptime_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """What time it is, by everything that can tell."""
+
+    wall: datetime
+    newest: datetime
+    """The `at` of the journal's newest event."""
+    machine: MachineClock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """The first attempt, as its intent was recorded."""
+
+    at: datetime
+    idempotent: bool
+    key_carrier: str
+    dedupe_horizon_s: float | None
+    machine: MachineClock | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An operation none of whose attempts runs; `contract` is today's."""
+
+    contract: Contract
+    write: bool
+    attempts: int
+    first: First
+    doubtful: bool
+    """Whether any attempt may have happened."""
+    now: Clocks
+    expires_at: datetime | None
+    """When the command expires: nothing moves this."""
+
+
+Obstacle: TypeAlias = Literal["not_deduplicated", "another_key", "clock_went_back", "past_horizon"]
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Another attempt, not before `at`."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """No other attempt; `why` is for the log."""
+
+    why: Literal["not_asked_for", "settled", "no_attempts_left", "expired"] | Obstacle
+
+
+def decide(case: Case, outcome: Outcome, chance: float) -> Again | Enough:
+    """Return whether an operation whose newest attempt ended in `outcome` gets another, and when.
+
+    `chance` is uniform in [0, 1).
+    """
+    contract = case.contract
+    if contract.retry != "same-key":
+        return Enough("not_asked_for")
+    if not _can_be_bettered(outcome):
+        return Enough("settled")
+    if case.attempts >= contract.retry_attempts:
+        return Enough("no_attempts_left")
+    at = case.now.wall + timedelta(seconds=delay_s(contract.retry_backoff_s, case.attempts, chance))
+    if case.expires_at is not None and at >= case.expires_at:
+        return Enough("expired")
+    obstacle = permit(case, at)
+    return Again(at) if obstacle is None else Enough(obstacle)
+
+
+def permit(case: Case, at: datetime) -> Obstacle | None:
+    """Return what in rule R stands against another attempt at `at`, now or later; None where nothing does."""
+    if not case.write or not case.doubtful:
+        return None
+    first, contract = case.first, case.contract
+    horizons = (first.dedupe_horizon_s, contract.dedupe_horizon_s)
+    if not (first.idempotent and contract.idempotent) or None in horizons:
+        return "not_deduplicated"
+    if not contract.carries_key or first.key_carrier != str(contract.key_carrier):
+        return "another_key"
+    elapsed = elapsed_s(first, case.now)
+    if elapsed is None:
+        return "clock_went_back"
+    wait_s = (at - case.now.wall).total_seconds()
+    ends_s = elapsed + wait_s + _budget_s(case, at)
+    return None if ends_s < min(horizon for horizon in horizons if horizon is not None) else "past_horizon"
+
+
+def elapsed_s(first: First, now: Clocks) -> float | None:
+    """Return how long ago the first attempt was, by the clock that says most; None if one went backwards."""
+    if now.wall < now.newest or now.wall < first.at:
+        return None
+    since = (now.wall - first.at).total_seconds()
+    then = first.machine
+    if then is None:
+        return since
+    if then.boot_id != now.machine.boot_id:
+        # the machine was started after the attempt
+        return max(since, now.machine.uptime_s)
+    ticked = now.machine.uptime_s - then.uptime_s
+    return None if ticked < 0 else max(since, ticked)
+
+
+def delay_s(backoff_s: float, attempts: int, chance: float) -> float:
+    """Return the seconds to wait after `attempts` attempts: `backoff_s` doubled with each, to a ceiling.
+
+    Between half of that and all of it, so that many operations that failed together do not return together.
+    """
+    ceiling = max(BACKOFF_S_MAX, backoff_s)
+    bound = min(ceiling, backoff_s * float(1 << min(attempts - 1, _DOUBLINGS_MAX)))
+    return bound * (1 + chance) / 2
+
+
+def _can_be_bettered(outcome: Outcome) -> bool:
+    match outcome:
+        case OperationNotExecuted(reason=reason):
+            return reason in _UNREACHED
+        case OperationUnknown(reason=reason):
+            return reason not in _LAST_WORDS
+        case OperationFailed(error=error, error_means=means):
+            return means != "reported" or error.get("code") in _BUSY
+        case _:
+            return False
+
+
+def _budget_s(case: Case, at: datetime) -> float:
+    """How long an attempt that starts at `at` may take: its own budget, capped by the command's expiry."""
+    own = case.contract.execution_s
+    return own if case.expires_at is None else min(own, (case.expires_at - at).total_seconds())
