@@ -24,6 +24,11 @@ def shm(path: Path) -> Path:
     return path.with_name(path.name + "-shm")
 
 
+def rollback_journal(path: Path) -> Path:
+    """Return the file that SQLite makes in its other mode, which effectd never uses."""
+    return path.with_name(path.name + "-journal")
+
+
 def unclean_mark(path: Path) -> Path:
     """Return the file that says: commits of this journal stand in its `-wal` alone."""
     return path.with_name(path.name + "-unclean")

@@ -93,5 +93,11 @@ def remove_older(folder: Path, identity: Identity) -> None:
 
 
 def _remove(path: Path) -> None:
-    for item in (path, files.wal(path), files.shm(path), files.unclean_mark(path), Path(f"{path}-journal")):
+    for item in (
+        path,
+        files.wal(path),
+        files.shm(path),
+        files.unclean_mark(path),
+        files.rollback_journal(path),
+    ):
         item.unlink(missing_ok=True)

@@ -64,6 +64,8 @@ def _check_files(path: Path) -> wal.WalHeader | None:
     check_file(path, found)
     if found.st_size == 0:
         raise JournalEmptied(path)
+    if files.rollback_journal(path).exists():  # SQLite would write its content into the journal
+        raise JournalDamaged(path, "a rollback journal stands beside it, which effectd never makes")
     log, marked = files.wal(path), files.unclean_mark(path).exists()
     try:
         check_file(log, log.lstat())

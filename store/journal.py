@@ -175,6 +175,7 @@ class Journal:
         """Why the journal stopped, once it did."""
         self._commits = self._units = self._events = self._checkpoints = self._lazy_errors = 0
         self._last_commit_at: datetime | None = None
+        self._head = writer.ledger.head  # as of the last commit; the writer's own may be ahead of it
 
     # ------------------------------------------------------------ for callers
 
@@ -216,7 +217,7 @@ class Journal:
 
     def statistics(self) -> JournalStatistics:
         """Return how the journal does. Costs nothing."""
-        head, sizes = self._writer.ledger.head, self._writer.sizes
+        head, sizes = self._head, self._writer.sizes
         return JournalStatistics(
             commits=self._commits,
             units=self._units,
@@ -334,6 +335,7 @@ class Journal:
     def _count(self, committed: Committed) -> None:
         self._units += len(committed.outcomes)
         self._events += len(committed.events)
+        self._head = committed.head
         if committed.wrote:
             self._commits += 1
             self._last_commit_at = committed.at

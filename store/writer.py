@@ -20,8 +20,8 @@ from typing import Final
 from store import files
 from store.connection import PAGE_BYTES
 from store.errors import JournalFailed
-from store.folder import write_durably
-from store.head import Ledger, write_head
+from store.folder import unlink_durably, write_durably
+from store.head import Head, Ledger, write_head
 from store.records import StoredEvent
 from store.settings import JournalSettings
 from store.transaction import Transaction
@@ -70,6 +70,8 @@ class Committed:
     events: list[StoredEvent]
     wrote: bool
     at: datetime
+    head: Head
+    """How far the journal has come with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ class Writer:
             else:
                 wrote |= transaction.keep()
                 events.extend(transaction.appended)
-        return Committed(outcomes, events, wrote, now)
+        return Committed(outcomes, events, wrote, now, self.ledger.head)
 
     def _after_commit(self) -> None:
         self._boundary("journal.after_commit")
@@ -242,7 +244,7 @@ class Writer:
         self.checkpoint()
         if self._marked:
             try:
-                self._unclean.unlink()
+                unlink_durably(self._unclean)
                 self._marked = False
             except OSError as error:
                 raise JournalFailed("close", f"{self._unclean}: {error.strerror}") from error

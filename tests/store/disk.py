@@ -23,6 +23,7 @@ from ctypes import (
     memmove,
     sizeof,
 )
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ FULL = sqlite3.SQLITE_FULL
 
 _XOpen = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int, c_void_p)
 _XSync = CFUNCTYPE(c_int, c_void_p, c_int)
+_XTruncate = CFUNCTYPE(c_int, c_void_p, c_int64)
 _XTransfer = CFUNCTYPE(c_int, c_void_p, c_void_p, c_int, c_int64)
 
 
@@ -55,7 +57,7 @@ class _Methods(Structure):
         ("xClose", c_void_p),
         ("xRead", _XTransfer),
         ("xWrite", _XTransfer),
-        ("xTruncate", c_void_p),
+        ("xTruncate", _XTruncate),
         ("xSync", _XSync),
         ("others", c_void_p * 13),
     ]
@@ -76,6 +78,16 @@ def _fine(_: str) -> int:
     return SQLITE_OK
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that SQLite did to a file; a test may add steps of its own in between."""
+
+    kind: str
+    name: str
+    at: int = 0
+    data: bytes = b""
+
+
 class Disk:
     """What SQLite did to its files, by name, and what it is to be told.
 
@@ -87,6 +99,8 @@ class Disk:
         self.on_sync: Callable[[str], int] = _fine
         self.on_write: Callable[[str], int] = _fine
         self.on_read: Callable[[str], int] = _fine
+        self.log: list[Step] | None = None
+        """Set it to a list, and every step is recorded in it."""
         self._names: dict[int, str] = {}
         self._wrapped: dict[int, _Methods] = {}
         self._kept: list[object] = []
@@ -103,21 +117,34 @@ class Disk:
             self._wrapped[address] = self._wrap(methods.contents)
         handle.contents.pMethods = POINTER(_Methods)(self._wrapped[address])
 
+    def _record(self, step: "Step") -> None:
+        if self.log is not None:
+            self.log.append(step)
+
     def _wrap(self, original: _Methods) -> _Methods:
         def sync(file: int, flags: int) -> int:
             name = self._names.get(file, "")
             self.syncs.append(name)
+            self._record(Step("sync", name))
             return self.on_sync(name) or original.xSync(file, flags)
 
         def write(file: int, buffer: int, amount: int, offset: int) -> int:
-            return self.on_write(self._names.get(file, "")) or original.xWrite(file, buffer, amount, offset)
+            name = self._names.get(file, "")
+            if self.log is not None:
+                self._record(Step("write", name, offset, ctypes.string_at(buffer, amount)))
+            return self.on_write(name) or original.xWrite(file, buffer, amount, offset)
 
         def read(file: int, buffer: int, amount: int, offset: int) -> int:
             return self.on_read(self._names.get(file, "")) or original.xRead(file, buffer, amount, offset)
 
+        def truncate(file: int, size: int) -> int:
+            self._record(Step("truncate", self._names.get(file, ""), size))
+            return int(original.xTruncate(file, size))
+
         wrapped = _Methods()
         memmove(byref(wrapped), byref(original), sizeof(_Methods))
         wrapped.xSync, wrapped.xWrite, wrapped.xRead = _XSync(sync), _XTransfer(write), _XTransfer(read)
+        wrapped.xTruncate = _XTruncate(truncate)
         self._kept += [original, wrapped]
         return wrapped
 

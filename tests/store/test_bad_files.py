@@ -200,6 +200,13 @@ async def test_another_programs_wal_is_refused(
     await refused(opened, WalForeign, "belongs to another journal", state)
 
 
+async def test_a_rollback_journal_is_refused(opened: Open, state: Path, journal_file: Path) -> None:
+    """SQLite would roll its content back into the journal, whoever put it there."""
+    await fill(opened, 1)
+    journal_file.with_name("journal.db-journal").write_bytes(bytes(5_000))
+    await refused(opened, JournalDamaged, "which effectd never makes", state)
+
+
 async def test_a_garbage_wal_is_refused_where_commits_stood_in_it(
     opened: Open, state: Path, journal_file: Path
 ) -> None:
