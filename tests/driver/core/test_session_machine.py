@@ -107,8 +107,8 @@ class ModelPlane:
     def take_gap(self, data: dict[str, Any], journal: ModelJournal) -> None:
         to: int = data["to"]
         assert data["chain"] == journal.chain(to), "a gap names another chain than the journal's"
-        if data["from"] == self.upto + 1:
-            self.upto = to
+        if data["from"] <= self.upto + 1:
+            self.upto = max(self.upto, to)
 
 
 class SessionMachine(RuleBasedStateMachine):

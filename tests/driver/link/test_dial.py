@@ -109,6 +109,18 @@ async def test_a_hopeless_refusal_waits_at_the_ceiling(tmp_path: Path, status: H
             assert f"HTTP {status.value}" in (daemon.link.statistics().last_error or "")
 
 
+async def test_a_close_for_want_of_authority_waits_at_the_ceiling(tmp_path: Path) -> None:
+    """4003 says over the socket what 401 says over HTTP; a token file that is gone meanwhile changes nothing."""
+    async with serving() as plane, linked(tmp_path, plane.url) as daemon:
+        wire = await plane.accept()
+        await wire.welcome()
+        daemon.token_file.unlink()
+        await wire.close(4003, "who are you")
+        await eventually(lambda: daemon.link.statistics().state == "waiting")
+        await anyio.sleep(0.3)
+        assert len(plane.requests) == 1
+
+
 async def test_a_token_that_was_rotated_meanwhile_is_tried_soon(tmp_path: Path) -> None:
     """After 401 the file is read again: another token is worth another try at once."""
     async with serving() as plane:
