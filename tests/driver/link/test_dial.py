@@ -110,7 +110,7 @@ async def test_a_hopeless_refusal_waits_at_the_ceiling(tmp_path: Path, status: H
 
 
 async def test_a_close_for_want_of_authority_waits_at_the_ceiling(tmp_path: Path) -> None:
-    """4003 says over the socket what 401 says over HTTP; a token file that is gone meanwhile changes nothing."""
+    """4003 says over the socket what 401 says over HTTP; a token file that is gone changes nothing."""
     async with serving() as plane, linked(tmp_path, plane.url) as daemon:
         wire = await plane.accept()
         await wire.welcome()
