@@ -31,7 +31,7 @@ def extend(previous: Chain, event_digest: Digest) -> Chain:
 
 
 def seal(body: bytes, chain: Chain) -> bytes:
-    """Return the whole frame: `body` (as `store.events.render` gives it) with `chain` as its last member."""
+    """Return the whole frame: `body` (as `store.wire.render` gives it) with `chain` as its last member."""
     return body[:-1] + f',"chain":"{chain}"}}'.encode("ascii")
 
 

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from store import schema
-from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused, from_json
+from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused
 from store.head import Ledger, new_head
 from store.projection import Fact
 from store.records import Origin, StoredEvent
@@ -26,6 +26,7 @@ from store.tables import (
     project_run,
 )
 from store.view import View
+from store.wire import from_json
 
 PROJECTIONS: Final = ("runs", "run_links", "commands", "operations", "attempts", "evidence")
 _PAGE: Final = 256

@@ -12,14 +12,12 @@ from typing import Any, Final
 from store import chain
 from store.errors import ImpossibleEvent
 from store.events import (
-    MEMBERS,
     CommandAccepted,
     CommandCompleted,
     CommandFailed,
     CommandRefused,
     Draft,
     EventData,
-    render,
 )
 from store.head import Ledger, row_digest
 from store.lifecycle import IllegalMove, advance
@@ -38,6 +36,7 @@ from store.tables import (
     project_run,
 )
 from store.view import DELIVERIES_MAX, View
+from store.wire import MEMBERS, render
 
 CUTS: Final = {"result": "result_truncated", "arguments": "arguments_truncated"}
 """What an event that is too long loses, and the flag that says so."""

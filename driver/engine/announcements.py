@@ -7,8 +7,9 @@ once: an event equal to one since the last other thing that happened is not reco
 import json
 from typing import Final
 
-from store.events import Draft, DriverStopping, EventData, as_json
+from store.events import Draft, DriverStopping, EventData
 from store.transaction import Transaction
+from store.wire import as_json
 
 TAIL: Final = 8
 """How many of the newest events are looked at: a crash loop leaves at most one of each kind there."""

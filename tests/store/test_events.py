@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import store.chain as chain  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
-from store.events import BY_KIND, EVENT_TYPES, EventData, as_json, from_json, render
+from store.events import BY_KIND, EVENT_TYPES, EventData
 from store.lifecycle import MOVES, Effect
 from store.records import Chain, JournalId, JsonObject, Origin, Timestamp, moment, timestamp
+from store.wire import as_json, from_json, render
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

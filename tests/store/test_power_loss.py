@@ -1,9 +1,9 @@
 """Power loss, kills and full disks: what was acknowledged is there after every one of them.
 
-A model of the disk stands under SQLite: it records every write, flush and truncation, and builds what a machine
-could find after its power failed at any step: all that was flushed, and of the rest nothing, everything, the
-beginning, or any part. From each of these states the journal must open, and hold every event that a caller had
-been told of.
+A model of the disk stands under SQLite: it records every write, flush and truncation, and builds what a
+machine could find after its power failed at any step: all that was flushed, and of the rest nothing,
+everything, the beginning, or any part. From each of these states the journal must open, and hold every event
+that a caller had been told of.
 """
 
 import random

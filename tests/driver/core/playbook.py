@@ -11,8 +11,8 @@ from driver.core.session import LinkSession
 from driver.core.signals import ChainRead, Opened, Order, Received, Send, Signal
 from store.chain import digest, extend, origin, seal
 from store.events import DriverStopping
-from store.events import render as render_event
 from store.records import BootId, Chain, JournalId, Origin, StoredEvent, Timestamp
+from store.wire import render as render_event
 from tests.driver.core import samples
 
 JOURNAL = JournalId("4f" * 16)

@@ -59,7 +59,6 @@ from store.events import (
     OperationSucceeded,
     OperationUnknown,
     SupervisorVerdict,
-    render,
 )
 from store.lifecycle import Effect
 from store.records import (
@@ -74,6 +73,7 @@ from store.records import (
     RunId,
     Timestamp,
 )
+from store.wire import render
 
 JOURNAL: Final = JournalId("4f0c" * 8)
 BOOT: Final = BootId("9a1e" * 8)

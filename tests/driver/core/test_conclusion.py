@@ -7,15 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver.core.conclusion import Attempted, Outcome, attempted, conclude, ended
-from store.events import (
-    OperationFailed,
-    OperationNotExecuted,
-    OperationSucceeded,
-    OperationUnknown,
-    as_json,
-    from_json,
-)
+from store.events import OperationFailed, OperationNotExecuted, OperationSucceeded, OperationUnknown
 from store.lifecycle import Effect
+from store.wire import as_json, from_json
 
 EXPIRED = OperationNotExecuted(reason="expired")
 

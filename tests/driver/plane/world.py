@@ -31,7 +31,6 @@ from store.events import (
     OperationStarted,
     OperationSucceeded,
     OperationUnknown,
-    render,
 )
 from store.records import (
     BootId,
@@ -44,6 +43,7 @@ from store.records import (
     RunId,
     Timestamp,
 )
+from store.wire import render
 
 PATIENCE_S: Final = 10.0
 """Longer than anything here takes; a test that waits so long has failed."""

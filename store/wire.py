@@ -1,0 +1,87 @@
+"""An event as its frame: the bytes that are hashed, stored and sent, and the way back from them.
+
+Part of `store`, pure: imports `store.events`, its lifecycle and records.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from store.events import BY_KIND, EVENT_TYPES, EventData
+from store.lifecycle import Effect
+from store.records import CommandId, JournalId, OperationId, Origin, RunId, Timestamp
+
+_PLANS: Final[Mapping[str, tuple[tuple[str, bool], ...]]] = {
+    event.KIND: tuple((item.name, bool(item.metadata.get("optional", False))) for item in fields(event))
+    for event in EVENT_TYPES
+}
+"""The fields of each kind in order, and whether they may be left out."""
+
+MEMBERS: Final[Mapping[str, frozenset[str]]] = {
+    kind: frozenset(name for name, _ in plan) for kind, plan in _PLANS.items()
+}
+"""The names of each kind's fields."""
+
+_TUPLES: Final = frozenset({"resumes", "evidence", "causes", "remedies", "operation_ids"})
+
+
+def as_json(data: EventData) -> dict[str, Any]:
+    """Return the wire form of `data`: its fields in order, without the optional ones that are None."""
+    return {
+        name: value
+        for name, is_optional in _PLANS[data.KIND]
+        if (value := getattr(data, name)) is not None or not is_optional
+    }
+
+
+def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
+    """Return the event whose wire form `as_json` gave.
+
+    Raises ValueError for what no version of it ever was.
+    """
+    try:
+        event = BY_KIND[kind]
+        values: dict[str, Any] = {
+            name: tuple(value) if name in _TUPLES and value is not None else value
+            for name, value in data.items()
+        }
+        if "effect" in values:
+            values["effect"] = Effect(values["effect"])
+        return event(**values)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not an event of kind {kind}: {error}") from error  # noqa: TRY003 - foreign
+
+
+def render(  # noqa: PLR0913 - the envelope has these members, and all are always present
+    data: EventData,
+    *,
+    journal_id: JournalId,
+    seq: int,
+    at: Timestamp,
+    run_id: RunId | None,
+    command_id: CommandId | None,
+    operation_id: OperationId | None,
+    origin: Origin,
+    terminal: bool,
+    best_effort: bool,
+) -> bytes:
+    """Return the event's bytes without its last member `chain`, closed with `}`: what the digest covers.
+
+    The text is ASCII: the same bytes on every wire and in every tool.
+    """
+    frame = {
+        "type": "event",
+        "journal_id": journal_id,
+        "seq": seq,
+        "kind": data.KIND,
+        "at": at,
+        "run_id": run_id,
+        "command_id": command_id,
+        "operation_id": operation_id,
+        "origin": origin,
+        "terminal": terminal,
+        "best_effort": best_effort,
+        "data": as_json(data),
+    }
+    return json.dumps(frame, separators=(",", ":"), allow_nan=False).encode("ascii")
