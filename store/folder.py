@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -88,7 +88,11 @@ def entered(settings: JournalSettings) -> Generator[Folder]:
 
 def _make(path: Path) -> None:
     """Make the folder 0700. One that exists must be ours, and writable by nobody else; it becomes 0700."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    for folder in made:
+        with suppress(PermissionError):  # a folder that we may enter and not read: it cannot be synced either
+            sync_folder(folder.parent)
     found = path.stat()
     if found.st_uid != os.geteuid():
         raise FolderInsecure(
