@@ -55,6 +55,8 @@ EXIT_NO_ROOM_FOR_COPY: Final = 71
 
 HEALTH_S: Final = 10.0
 """A journal that has not committed for this long is not healthy: half of the watchdog's usual interval."""
+FLUSH_S: Final = 2.0
+"""How long a stop waits for the plane to acknowledge the last receipts; the rest goes out in the next life."""
 UMASK: Final = 0o077
 """Whatever the daemon creates is its owner's alone; sockets are opened to their group on purpose."""
 
@@ -186,6 +188,9 @@ class Daemon:
         self._posture.draining = True
         await self.journal.transact(lambda tx: announce(tx, DriverStopping(reason=reason)))
         await self._dispatcher.drain()
+        if self._link is not None and self._link.statistics().connected:
+            with anyio.move_on_after(FLUSH_S):
+                await self._link.acknowledged(self.journal.statistics().last_seq)
 
     def status(self) -> StatusFacts:
         """Return what is true now, for the local API."""
@@ -244,4 +249,9 @@ class Daemon:
         if self._link is None:
             return LinkFacts(connected=False, since=None, url=None)
         status = self._link.statistics()
-        return LinkFacts(connected=status.connected, since=timestamp(status.since), url=status.url)
+        return LinkFacts(
+            connected=status.connected,
+            since=timestamp(status.since),
+            url=status.url,
+            acked_seq=status.acked_seq,
+        )

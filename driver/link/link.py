@@ -98,6 +98,10 @@ class Link:
             acked_seq=None if session is None else session.acked_seq,
         )
 
+    async def acknowledged(self, seq: int) -> None:
+        """Return once the plane has acknowledged every event up to `seq`. Put a bound around it."""
+        await self._watermark.reached(seq)
+
     def renew(self) -> None:
         """Say hello again, now: the daemon was unfenced, or its journal has become another one."""
         self._renewed.set()

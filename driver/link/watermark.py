@@ -5,6 +5,8 @@ Part of `driver.link`; imports `store`. It is written lazily, with the next comm
 
 from threading import Lock
 
+import anyio
+
 from store.journal import Journal
 from store.records import JournalId
 from store.transaction import Transaction
@@ -17,13 +19,23 @@ class Watermark:
         self._journal = journal
         self._lock = Lock()
         self._mark: tuple[JournalId, int] | None = None
+        self._reached = 0
+        self._moved = anyio.Event()
 
     def move(self, journal_id: JournalId, seq: int) -> None:
         """Have `seq` written with the next commit, instead of what still waits."""
+        self._reached = seq
+        self._moved.set()
         with self._lock:
             waits, self._mark = self._mark is not None, (journal_id, seq)
         if not waits:
             self._journal.later(self._write)
+
+    async def reached(self, seq: int) -> None:
+        """Return once the plane has acknowledged `seq` in this process life."""
+        while self._reached < seq:
+            self._moved = anyio.Event()
+            await self._moved.wait()
 
     def _write(self, tx: Transaction) -> None:
         with self._lock:

@@ -78,7 +78,7 @@ def status(facts: StatusFacts, known: Known, statistics: JournalStatistics) -> J
         "boot_id": facts.boot_id,
         "link": {"connected": facts.link.connected, "since": facts.link.since, "url": facts.link.url},
         "last_seq": known.last_seq,
-        "acked_seq": known.acked_seq,
+        "acked_seq": known.acked_seq if facts.link.acked_seq is None else facts.link.acked_seq,
         "counts": {state.value: known.counts.get(state, 0) for state in State},
         "unsettled": known.unsettled,
         "oldest_unsettled_age_s": None

@@ -15,11 +15,15 @@ DriverState = Literal["starting", "ready", "draining", "fenced"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFacts:
-    """The link to the control plane: `since` when it is as it is now; `url` is None stand-alone."""
+    """The link to the control plane: `since` when it is as it is now; `url` is None stand-alone.
+
+    `acked_seq` is what the plane acknowledged on this connection: the journal writes it with its next commit.
+    """
 
     connected: bool
     since: Timestamp | None
     url: str | None
+    acked_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ async def test_sigterm_lets_what_runs_finish(zygote: Zygote) -> None:
             assert (await plane.answer_to("cmd-2"))["code"] == "draining"
             gate.touch()
         assert life.code == 0
+        assert "cmd-1" in plane.history.receipts, "the last receipt goes out before the daemon does"
         life = made.start()
         assert (await plane.receipt_of("cmd-1"))["kind"] == "operation.succeeded"
         assert (await plane.receipt_of("cmd-2"))["kind"] == "operation.succeeded"

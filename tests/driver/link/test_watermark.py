@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from driver.link.watermark import Watermark
@@ -44,3 +45,19 @@ async def test_a_mark_of_another_history_is_dropped(tmp_path: Path) -> None:
         Watermark(rig.journal).move(JournalId("0" * 32), 1)
         await commit(rig.journal)
         assert rig.journal.statistics().acked_seq == 0
+
+
+async def test_whoever_waits_for_a_mark_is_told_when_it_is_reached(tmp_path: Path) -> None:
+    """A stop waits for the plane to have the last receipts, and no longer."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        await commit(rig.journal)
+        await commit(rig.journal)
+        journal_id = await rig.journal.read(lambda view: view.journal_id)
+        watermark = Watermark(rig.journal)
+        with anyio.move_on_after(0.01) as early:
+            await watermark.reached(2)
+        assert early.cancelled_caught
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watermark.reached, 2)
+            watermark.move(journal_id, 1)
+            watermark.move(journal_id, 2)
