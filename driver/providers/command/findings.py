@@ -43,7 +43,7 @@ def _clear(place: Place, origin: Origin, ended: Ended | None) -> None:
     cleared = True
     if origin.cgroup is not None:
         cleared = cgroup.end(Path(origin.cgroup))
-    elif ended is None and started is not None:
+    elif ended is None and started is not None and origin.namespace == remains.namespace():
         cleared = remains.end_program(started)
     elif ended is not None:
         cleared = not ended.processes_left

@@ -223,6 +223,10 @@ class CommandProvider:
         try:
             await _in_thread(tether.place.persist)  # while the program runs
             return await self._wait(tether, progress)
+        except Exception:
+            with anyio.CancelScope(shield=True):
+                await self._end(tether)
+            raise
         except anyio.get_cancelled_exc_class():
             if await self._gives_up():
                 raise

@@ -18,9 +18,10 @@ class _Record(BaseModel):
 
 
 class Origin(_Record):
-    """Written by the daemon before the shim exists: the boot in which it happened, and the cgroup, if any."""
+    """Written by the daemon before the shim exists: which boot, whose process numbers, which cgroup."""
 
     boot_id: str
+    namespace: str
     cgroup: str | None
 
 

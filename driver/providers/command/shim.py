@@ -38,6 +38,7 @@ from posix import _exit  # pyright: ignore[reportPrivateUsage] its public name i
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
 else:
     import _signal as signal  # without the enums, which cost more than all the other imports
 
@@ -78,7 +79,7 @@ def main() -> None:
     for descriptor in descriptors:
         posix.set_inheritable(descriptor, False)  # noqa: FBT003 it takes no keywords
     plan_fd, link, control, folder, cwd, stdin = descriptors
-    plan = Plan(_read_all(plan_fd))
+    plan = Plan(posix.pread(plan_fd, posix.fstat(plan_fd).st_size, 0))
     posix.close(plan_fd)
     _outlive()
     record = _reserve(folder)
@@ -99,14 +100,14 @@ class Plan:
     """What to run, as the daemon wrote it down."""
 
     def __init__(self, data: bytes) -> None:
-        plan = marshal.loads(data)  # noqa: S302 the daemon wrote it, with this interpreter, into a memory of its own
-        self.operation_id: str = plan["operation_id"]
-        self.attempt: int = plan["attempt"]
-        self.program: bytes = plan["program"]
-        self.argv: list[bytes] = plan["argv"]
-        self.env: dict[bytes, bytes] = plan["env"]
-        self.output_bytes_max: int = plan["output_bytes_max"]
-        self.ok_exit_codes: list[int] = plan["ok_exit_codes"]
+        self.operation_id: str
+        self.attempt: int
+        self.program: bytes
+        self.argv: list[bytes]
+        self.env: dict[bytes, bytes]
+        self.output_bytes_max: int
+        self.ok_exit_codes: list[int]
+        self.__dict__ = marshal.loads(data)  # noqa: S302 the daemon wrote it, with this very interpreter
 
 
 class Stream:
@@ -121,11 +122,8 @@ class Stream:
         self.truncated = False
 
     def pump(self) -> int:
-        """Take one chunk, and return its size: 0 at the end, and where nothing is there now."""
-        try:
-            chunk = posix.read(self.read_end, CHUNK_BYTES)
-        except BlockingIOError:
-            return 0
+        """Take what is there, up to one chunk, and return its size: 0 at the end."""
+        chunk = posix.read(self.read_end, CHUNK_BYTES)
         if len(chunk) > self.room:
             self.truncated = True
         self._keep(chunk[: self.room])
@@ -134,8 +132,11 @@ class Stream:
     def drain(self) -> None:
         """Take what is left, and make what was kept durable."""
         left = DRAIN_BYTES_MAX
-        while left > 0 and (taken := self.pump()):
-            left -= taken
+        try:
+            while left > 0 and (taken := self.pump()):
+                left -= taken
+        except BlockingIOError:
+            pass  # a stranger holds the other end
         if self.kept:
             posix.fdatasync(self.file)
 
@@ -167,8 +168,8 @@ class Keeper:
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _note)
         self.poll = select.poll()
-        self.waiters = {self.wake: self._on_signal}
-        self.poll.register(self.wake, select.POLLIN)
+        self.waiters: dict[int, Callable[[], int]] = {}
+        self._wait_for(self.wake, self._on_signal)
         self.failure = -1
         self.never_executed: str | None = None
         self.child = 0
@@ -187,6 +188,7 @@ class Keeper:
         self.until = self.began + seconds
         waiting, release = posix.pipe()
         self.failure, failure_end = posix.pipe()
+        posix.set_blocking(self.failure, False)
         self.child = posix.fork()
         if not self.child:
             posix.close(release)
@@ -236,15 +238,17 @@ class Keeper:
 
     def keep(self) -> None:
         """Return when the program and all that it started have ended, or cannot be ended."""
-        for descriptor, waiter in (
-            (self.stdout.read_end, self._on_stdout),
-            (self.stderr.read_end, self._on_stderr),
-            (self.failure, self._on_executed),
-            (self.control, self._on_cancel),
-        ):
-            self.waiters[descriptor] = waiter
-            self.poll.register(descriptor, select.POLLIN)
+        for stream in (self.stdout, self.stderr):
+            self._wait_for(stream.read_end, stream.pump)
+        self._wait_for(self.failure, self._on_executed)
+        self._wait_for(self.control, self._on_cancel)
         self._wait_out()
+        if self.failure in self.waiters:
+            self._on_executed()  # all of that went faster than the first look
+
+    def _wait_for(self, descriptor: int, waiter: "Callable[[], int]") -> None:
+        self.waiters[descriptor] = waiter
+        self.poll.register(descriptor, select.POLLIN)
 
     def _wait_out(self) -> None:
         while True:
@@ -254,36 +258,33 @@ class Keeper:
                 return
             wait_s = min(max(self.until - time.monotonic(), 0.0), WAIT_S_MAX)
             for descriptor, _ in self.poll.poll(int(wait_s * 1000) + 1):
-                self.waiters[descriptor]()
+                if descriptor in self.waiters and not self.waiters[descriptor]():
+                    del self.waiters[descriptor]
+                    self.poll.unregister(descriptor)
 
-    def _on_stdout(self) -> None:
-        if not self.stdout.pump():
-            self.poll.unregister(self.stdout.read_end)
-
-    def _on_stderr(self) -> None:
-        if not self.stderr.pump():
-            self.poll.unregister(self.stderr.read_end)
-
-    def _on_executed(self) -> None:
+    def _on_executed(self) -> int:
         """The child's end of this pipe was closed by the kernel at `execve`, or tells why there was none."""
-        self.poll.unregister(self.failure)
-        why = posix.read(self.failure, 256)
-        if why:
-            self.never_executed = why.decode("ascii", "replace")
-        else:
-            try:
+        try:
+            why = posix.read(self.failure, 256)
+            if why:
+                self.never_executed = why.decode("ascii", "replace")
+            else:
                 posix.write(self.link, STARTED)
-            except OSError:
-                pass  # the daemon is gone: the next one reads the records
+        except OSError:
+            pass  # the daemon is gone, and the next one reads the records; or the child hangs in the kernel
         posix.close(self.link)
+        return 0
 
-    def _on_cancel(self) -> None:
-        posix.read(self.control, 64)
-        if self.stage == RUNNING:
-            self._interrupt("cancelled")
+    def _on_cancel(self) -> int:
+        asked = len(posix.read(self.control, 64))
+        self._reap()
+        if self.stage == RUNNING and self.status is None:
+            now = time.monotonic()
+            self._interrupt("cancelled", min(now + TERM_S, max(self.until, now)))
+        return asked
 
-    def _on_signal(self) -> None:
-        posix.read(self.wake, 4_096)
+    def _on_signal(self) -> int:
+        return len(posix.read(self.wake, 4_096))
 
     def _reap(self) -> None:
         """Collect what has ended. A shim without children has nothing left to do."""
@@ -308,7 +309,7 @@ class Keeper:
         elif now < self.until or self.stage == OVER:
             pass
         elif self.stage == RUNNING:
-            self._interrupt("deadline")
+            self._interrupt("deadline", now + TERM_S)
         elif self.stage == LINGERING:
             self.ended_by_us = _signal_descendants(signal.SIGTERM)
             self.stage, self.until = TERMINATING, now + LINGER_TERM_S
@@ -319,11 +320,11 @@ class Keeper:
             self.left = len(_descendants())
             self.stage = OVER
 
-    def _interrupt(self, cause: str) -> None:
-        """End a program that has not ended by itself: what it says from now on is no answer."""
+    def _interrupt(self, cause: str, until: float) -> None:
+        """Ask a program to end that has not ended by itself: what it says from now on is no answer."""
         self.cause = cause
         _signal_descendants(signal.SIGTERM)
-        self.stage, self.until = TERMINATING, time.monotonic() + TERM_S
+        self.stage, self.until = TERMINATING, until
 
     # ------------------------------------------------------------ the end
 
@@ -364,15 +365,8 @@ def _outlive() -> None:
     """Adopt every orphan among the descendants, show its memory to nobody, and heed no polite signal."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     _prctl(PR_SET_DUMPABLE, 0)
-    for number in (
-        signal.SIGHUP,
-        signal.SIGINT,
-        signal.SIGQUIT,
-        signal.SIGTERM,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-    ):
-        signal.signal(number, _note)
+    for name in ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2"):
+        signal.signal(getattr(signal, f"SIG{name}"), _note)
 
 
 def _note(_number: int, _frame: object) -> None:
@@ -459,14 +453,6 @@ def _commit(descriptor: int, record: bytes, folder: int) -> None:
     posix.fsync(descriptor)
     posix.rename("ended.new", "ended", src_dir_fd=folder, dst_dir_fd=folder)
     posix.fsync(folder)
-
-
-def _read_all(descriptor: int) -> bytes:
-    posix.lseek(descriptor, 0, 0)
-    parts: list[bytes] = []
-    while part := posix.read(descriptor, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _json(fields: dict[str, object]) -> bytes:

@@ -49,7 +49,14 @@ def spawn(place: Place, launch: Launch, call: ToolCall, parent: Path | None) -> 
     """
     group = cgroup.make(parent, f"effectd-{place.operation_id}-{place.attempt}") if parent else None
     try:
-        place.create(Origin(format=1, boot_id=remains.boot_id(), cgroup=str(group) if group else None))
+        place.create(
+            Origin(
+                format=1,
+                boot_id=remains.boot_id(),
+                namespace=remains.namespace(),
+                cgroup=str(group) if group else None,
+            )
+        )
         tether, pid = _start(place, launch, call)
     except BaseException as error:
         if group is not None:

@@ -95,9 +95,10 @@ class Tether:
     def kill(self) -> None:
         """Kill a shim that is deaf. Blocks: call it in a worker thread."""
         started = self.place.started()
+        origin = self.place.origin()
         if self._process is not None:
             self._process.kill()
-        elif started is not None:
+        elif started is not None and origin is not None and origin.namespace == remains.namespace():
             remains.kill_shim(started)
 
     def reap(self) -> None:
@@ -110,6 +111,7 @@ class Tether:
         """Close the link: a shim that was not released exits, and has executed nothing."""
         if self._link is not None:
             self._link.close()
+            self._link = None
 
     def close(self) -> None:
         """Give all descriptors back. The shim goes on, if it is still there."""

@@ -1,0 +1,1 @@
+"""Tests of the command provider, with real programs, real shims, and real kills."""
