@@ -2,16 +2,16 @@
 
 Part of `driver.link`; imports `driver.core`, `store` and `websockets`.
 
-Theory of operation ------------------- Signals reach the session from four sides, all in the event loop:
-the socket's reader, the journal's commits, the courier's answers, and the pages that the journal worker
-reads. `_signal` hands each to the session and carries out the orders at once; none of them waits, because
-what takes time was given to a task:
+Theory of operation
+-------------------
+Signals reach the session from four sides, all in the event loop: the socket's reader, the journal's commits,
+the courier's answers, and the pages that the journal worker reads. `_signal` hands each to the session and
+carries out the orders at once; none of them waits, because what takes time was given to a task:
 
-* the reader is the only one in `recv`, and nothing cancels it there while the connection lives: whoever
-wants the end
-  closes or aborts the socket, and the reader finds out;
+* the reader is the only one in `recv`, and nothing cancels it there while the connection lives: whoever wants
+  the end closes or aborts the socket, and the reader finds out;
 * the writer sends under a deadline, for `send` returning says nothing, and not returning says that nobody
-reads;
+  reads;
 * the journal worker reads pages and parks events, one after the other.
 """
 

@@ -6,8 +6,8 @@ loop, never concurrently.
 Theory of operation: uvicorn ends a connection that says nothing after an answer, and nothing else. A client
 could open many and send a head byte by byte, or never read. So each connection has two timers of ours:
 
-* the **request** timer runs from the connection, or from the end of an answer, until the next request's
-head is complete. Unlike uvicorn's keep-alive timer, a byte now and then does not stop it;
+* the **request** timer runs from the connection, or from the end of an answer, until the next request's head
+  is complete. Unlike uvicorn's keep-alive timer, a byte now and then does not stop it;
 * the **stall** timer runs while our write buffer is over its high-water mark.
 
 Whichever runs out aborts the connection. When a socket has all its connections, the one that has waited

@@ -2,9 +2,11 @@
 
 Part of `driver.providers.mcp`; imports its `settings`. Nothing here knows what goes through the pipes.
 
-Theory of operation ------------------- The three pipes are our own, and not those of asyncio's subprocess
-support, for two reasons: only a write of our own tells how much of a message has left, and no buffer of a
-library stands between the cap on a message and the pipe. Our ends do not block; the child's ends do.
+Theory of operation
+-------------------
+The three pipes are our own, and not those of asyncio's subprocess support, for two reasons: only a write of
+our own tells how much of a message has left, and no buffer of a library stands between the cap on a message
+and the pipe. Our ends do not block; the child's ends do.
 
 The child leads a session and a process group, so that all that it starts can be ended with it. When the
 daemon is killed, the child's stdin ends, which ends a well-behaved server, and the kernel kills it (`setpriv

@@ -2,10 +2,11 @@
 
 Part of `driver.providers.mcp`; imports its `exchange`, `jsonrpc`, `sdk` and `settings`.
 
-Theory of operation ------------------- Each request has a task of the wire's own, which outlives the caller's
-patience, so that a late answer is heard. The phases come from the HTTP library's own trace: `writing` is
-reported when it is about to write the request's head. Whatever fails before that is `NotSent`; whatever fails
-afterwards is a `Silence`.
+Theory of operation
+-------------------
+Each request has a task of the wire's own, which outlives the caller's patience, so that a late answer is
+heard. The phases come from the HTTP library's own trace: `writing` is reported when it is about to write the
+request's head. Whatever fails before that is `NotSent`; whatever fails afterwards is a `Silence`.
 
 No redirect is followed, no proxy of the environment is used, no request is sent twice, and nothing waits
 without a bound: the library's own deadline for connecting, and the caller's for all else. The optional stream

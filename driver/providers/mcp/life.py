@@ -3,9 +3,11 @@
 Part of `driver.providers.mcp`; imports its `calls`, `exchange`, `jsonrpc`, `settings`, `tools` and wires, and
 the SDK's client.
 
-Theory of operation ------------------- `run` is the one task that opens and closes it all. A call waits in
-its caller's task for a reply, a disturbance or its deadline. When it stops waiting without a reply it becomes
-*listened to*: a task of the connection waits on for `late_result_s`, and hands what comes then to `late`.
+Theory of operation
+-------------------
+`run` is the one task that opens and closes it all. A call waits in its caller's task for a reply, a
+disturbance or its deadline. When it stops waiting without a reply it becomes *listened to*: a task of the
+connection waits on for `late_result_s`, and hands what comes then to `late`.
 
 A connection is **in doubt** from any such end on until the server has answered a ping; calls are held
 meanwhile, by `certain`. One that does not answer within `PING_S` is deaf, and **retired**: it is sent nothing

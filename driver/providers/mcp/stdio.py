@@ -2,10 +2,12 @@
 
 Part of `driver.providers.mcp`; imports its `child`, `exchange`, `jsonrpc`, `lines` and `sdk`.
 
-Theory of operation ------------------- Requests wait in one queue. `_pump` writes what the pipe takes, at
-once where it can, otherwise when the pipe has room again; it never blocks. The first look at the pipe
-decides: as long as it takes nothing, no byte of the request at the head has left, and the request can be
-withdrawn. Just before its first byte the phase is `writing`; it is `written` when the pipe has all of it.
+Theory of operation
+-------------------
+Requests wait in one queue. `_pump` writes what the pipe takes, at once where it can, otherwise when the pipe
+has room again; it never blocks. The first look at the pipe decides: as long as it takes nothing, no byte of
+the request at the head has left, and the request can be withdrawn. Just before its first byte the phase is
+`writing`; it is `written` when the pipe has all of it.
 
 One task reads. A line too long, or more garbage than `GARBAGE_MAX`, ends the wire: nothing behind it can be
 trusted. Other garbage disturbs all that is under way, for nobody can tell whose answer it was, and the owner
