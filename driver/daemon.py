@@ -32,6 +32,7 @@ from driver.engine.announcements import announce
 from driver.engine.desk import ControlDesk, Identity
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
+from driver.engine.machine import machine
 from driver.engine.posture import Posture
 from driver.engine.recovery import recover
 from driver.faults import Boundary
@@ -132,13 +133,16 @@ class Daemon:
         self.journal = journal
         self._posture = Posture(fence=None, confirmed=config.control is None)
         self._providers: Mapping[str, Provider] = assembly.providers(config, self._late)
+        self._contracts = contracts(config)
+        self._machine = machine()
         self._dispatcher = Dispatcher(
             journal=journal,
             providers=self._providers,
-            contracts=contracts(config),
+            contracts=self._contracts,
             posture=self._posture,
             limits=assembly.limits(config),
             clock=_now,
+            machine=self._machine,
             boundary=boundary,
         )
         self._link = self._control_link()
@@ -162,7 +166,7 @@ class Daemon:
     async def _start(self, tasks: anyio.abc.TaskGroup) -> None:
         started = DriverStarted(software=self._identity.software)
         await self.journal.transact(lambda tx: announce(tx, started))
-        recovered = await recover(self.journal, self._boundary)
+        recovered = await recover(self.journal, self._contracts, self._machine, self._boundary)
         self._config.work_dir.mkdir(mode=0o700, exist_ok=True)
         for provider in self._providers.values():
             await tasks.start(provider.run)
@@ -223,7 +227,7 @@ class Daemon:
             journal=self.journal,
             dispatcher=self._dispatcher,
             providers=self._providers,
-            contracts=contracts(self._config),
+            contracts=self._contracts,
             posture=self._posture,
             limits=assembly.limits(self._config),
             scope=self._config.scope,

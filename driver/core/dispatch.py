@@ -57,7 +57,7 @@ def last_look(facts: LookFacts) -> Go | NotExecuted:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """It never started: it waits for the plane to confirm the history, and then for its turn.
+    """No attempt runs: it waits for the plane to confirm the history, and then for its turn.
 
     Its expiry and any cancel are looked at then, not now: in a restored snapshot another life may have
     executed it, and "provably nothing was dispatched" would be a lie.
@@ -65,16 +65,17 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
-class BecomeUnknown:
-    """It started, and nobody wrote down how it ended."""
-
-    reason: Literal["crash_window"] = "crash_window"
+class EndAttempt:
+    """An attempt was begun, and nobody wrote down how it ended: nobody can know what became of it."""
 
 
-Recovery: TypeAlias = Requeue | BecomeUnknown
+Recovery: TypeAlias = Requeue | EndAttempt
 
 
-def recover(state: State) -> Recovery:
-    """Return what a start makes of an operation that an earlier process life left open in `state`."""
+def recover(state: State, *, runs: bool) -> Recovery:
+    """Return what a start makes of an operation that an earlier process life left open in `state`.
+
+    `runs`: an attempt of it was begun, and not ended.
+    """
     assert state in OPEN, f"an operation in state {state} has ended: there is nothing to recover"
-    return BecomeUnknown() if state is State.STARTED else Requeue()
+    return EndAttempt() if runs else Requeue()

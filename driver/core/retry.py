@@ -16,7 +16,8 @@ Two questions, and both must be answered with yes:
   today's both say so, with the same key carrier, and the new attempt's whole budget ends before the provider
   forgets the key.
 
-The second question is asked again in the transaction that records the intent: waiting took time.
+All but the outcome is looked at again (`forbid`) in the transaction that records the intent, because waiting
+took time.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from typing import Final, Literal, TypeAlias
 
 from driver.core.conclusion import Outcome
 from driver.core.contracts import Contract
-from store.events import OperationFailed, OperationNotExecuted, OperationUnknown
+from store.events import OperationFailed, OperationNotExecuted, OperationSucceeded, OperationUnknown
 
 BACKOFF_S_MAX: Final = 30.0
 """Where the doubling of `retry_backoff_s` ends (docs/configuration.md)."""
@@ -106,18 +107,25 @@ def decide(case: Case, outcome: Outcome, chance: float) -> Again | Enough:
 
     `chance` is uniform in [0, 1).
     """
+    wait_s = delay_s(case.contract.retry_backoff_s, case.attempts, chance)
+    at = case.now.wall + timedelta(seconds=wait_s)
+    refused = forbid(case, at)
+    if refused is not None:
+        return refused
+    return Again(at) if can_be_bettered(outcome) else Enough("settled")
+
+
+def forbid(case: Case, at: datetime) -> Enough | None:
+    """Return why no further attempt may begin at `at`, now or later, whatever the newest one came to."""
     contract = case.contract
     if contract.retry != "same-key":
         return Enough("not_asked_for")
-    if not _can_be_bettered(outcome):
-        return Enough("settled")
     if case.attempts >= contract.retry_attempts:
         return Enough("no_attempts_left")
-    at = case.now.wall + timedelta(seconds=delay_s(contract.retry_backoff_s, case.attempts, chance))
     if case.expires_at is not None and at >= case.expires_at:
         return Enough("expired")
     obstacle = permit(case, at)
-    return Again(at) if obstacle is None else Enough(obstacle)
+    return None if obstacle is None else Enough(obstacle)
 
 
 def permit(case: Case, at: datetime) -> Obstacle | None:
@@ -163,7 +171,8 @@ def delay_s(backoff_s: float, attempts: int, chance: float) -> float:
     return bound * (1 + chance) / 2
 
 
-def _can_be_bettered(outcome: Outcome) -> bool:
+def can_be_bettered(outcome: Outcome) -> bool:
+    """Whether another attempt could come to more than this one did."""
     match outcome:
         case OperationNotExecuted(reason=reason):
             return reason in _UNREACHED
@@ -171,7 +180,7 @@ def _can_be_bettered(outcome: Outcome) -> bool:
             return reason not in _LAST_WORDS
         case OperationFailed(error=error, error_means=means):
             return means != "reported" or error.get("code") in _BUSY
-        case _:
+        case OperationSucceeded():
             return False
 
 

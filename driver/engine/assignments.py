@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from driver.core.contracts import Contract, Contracts
+from driver.engine.history import rests
+from driver.engine.machine import Machine
+from driver.engine.queue import Waiting
 from store.events import Draft, EventData, OperationStarted
 from store.lifecycle import State
 from store.records import (
@@ -22,15 +25,6 @@ from store.records import (
     timestamp,
 )
 from store.view import View
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """An accepted operation that has no slot yet. Its arguments stay in the journal until it has one."""
-
-    operation_id: OperationId
-    expires_at: datetime | None
-    traceparent: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,25 +53,40 @@ class Assignment:
             origin=self.origin,
         )
 
+    @property
+    def place(self) -> Waiting:
+        """The place of its operation in the queue."""
+        return Waiting(
+            operation_id=self.operation_id, expires_at=self.expires_at, traceparent=self.traceparent
+        )
+
     def deadline(self, now: datetime) -> datetime:
         """Return when an attempt that starts at `now` must be over: its budget, capped by the expiry."""
         own = now + timedelta(seconds=self.contract.execution_s)
         return own if self.expires_at is None else min(own, self.expires_at)
 
 
-def waiting(record: OperationRecord, traceparent: str | None = None) -> Waiting:
-    """Return the place in the queue of an accepted operation."""
+def waiting(
+    record: OperationRecord, *, due_at: datetime | None = None, traceparent: str | None = None
+) -> Waiting:
+    """Return the place in the queue of an operation of which no attempt runs."""
     return Waiting(
         operation_id=record.operation_id,
         expires_at=None if record.expires_at is None else moment(record.expires_at),
         traceparent=traceparent,
+        due_at=due_at,
     )
+
+
+def may_begin(view: View, record: OperationRecord) -> bool:
+    """Whether the operation still waits for an attempt: its first, or another one."""
+    return record.state is State.ACCEPTED or rests(view, record)
 
 
 def load(view: View, place: Waiting, contracts: Contracts) -> Assignment | None:
     """Return the whole of a waiting operation; None where it has ended, or was erased, meanwhile."""
     record = view.operation(place.operation_id)
-    if record is None or record.state is not State.ACCEPTED:
+    if record is None or not may_begin(view, record):
         return None
     payload = view.command_payload(record.command_id)
     if payload is None:
@@ -97,9 +106,11 @@ def load(view: View, place: Waiting, contracts: Contracts) -> Assignment | None:
     )
 
 
-def intent(assignment: Assignment, now: datetime) -> OperationStarted:
+def intent(assignment: Assignment, now: datetime, machine: Machine) -> OperationStarted:
     """Return the intent of an attempt that starts at `now`."""
     contract = assignment.contract
+    # what the provider forgets one day is timed by a clock that nobody sets, too
+    clock = machine() if contract.idempotent else None
     return OperationStarted(
         tool=assignment.tool,
         attempt=assignment.attempt,
@@ -109,4 +120,6 @@ def intent(assignment: Assignment, now: datetime) -> OperationStarted:
         dedupe_horizon_s=contract.dedupe_horizon_s,
         args_digest=assignment.args_digest,
         deadline_at=timestamp(assignment.deadline(now)),
+        machine_boot_id=None if clock is None else clock.boot_id,
+        machine_uptime_s=None if clock is None else clock.uptime_s,
     )

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver.core.commands import CancelData, CommandData, RunCancelData, RunEndData, ToolCallData
-from store.events import CommandCompleted, CommandFailed, Draft, EventData, OperationNotExecuted
-from store.lifecycle import OPEN, State
+from driver.engine.endings import end_at_rest
+from driver.engine.history import runs
+from store.events import CommandCompleted, CommandFailed, EventData, OperationNotExecuted
+from store.lifecycle import OPEN
 from store.records import JsonObject, OperationId, OperationRecord, RunId
 from store.transaction import Transaction
 
@@ -75,20 +77,12 @@ def _cancel_run(tx: Transaction, run_id: RunId) -> tuple[EventData, Effects]:
 
 
 def _cancel(tx: Transaction, operation: OperationRecord) -> Effects:
-    """Before its intent the operation ends here; after it, the dispatcher is asked."""
+    """Where no attempt runs the operation ends here; else the dispatcher is asked."""
     if operation.state not in OPEN:
         return NO_EFFECTS
-    if operation.state is State.STARTED:
+    if runs(tx, operation):
         return Effects(cancelling=(operation.operation_id,))
-    tx.append(
-        Draft(
-            data=OperationNotExecuted(reason="cancelled"),
-            run_id=operation.run_id,
-            command_id=operation.command_id,
-            operation_id=operation.operation_id,
-            origin=operation.origin,
-        )
-    )
+    end_at_rest(tx, operation, OperationNotExecuted(reason="cancelled"))
     return Effects(ended=(operation.operation_id,))
 
 

@@ -15,14 +15,15 @@ The order of the steps is the product (I1 and I2), so here it is in one place:
 4. after the fsync those are looked at once more, because the commit took time;
 5. the provider sends the call, once; from its first byte on, only an answer, or `unknown`, can end the
    attempt;
-6. the outcome is committed, and with it the receipt.
+6. the outcome is committed, and with it the receipt; or it is the end of this attempt only, the slot is given
+   back, and the operation rests until it is due for another one (step 1).
 
 Intake does step 3 in the transaction that accepts the command, when the provider is ready and a slot is
 free: such an operation arrives here at step 4 (`run_started`).
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeVarTuple, Unpack
 
@@ -30,50 +31,34 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from driver.core.attempts import NotSent, Phase, Report, Silence, ToolCall
-from driver.core.classify import classify, classify_late
+from driver.core.attempts import NotSent, Phase, Report, ToolCall
+from driver.core.classify import classify
+from driver.core.conclusion import Attempted, Outcome
 from driver.core.contracts import Contracts, ToolName
 from driver.core.dispatch import Go, LookFacts, last_look
-from driver.engine.assignments import Assignment, Waiting, intent, load
-from driver.engine.outcomes import late_result, outcome
+from driver.core.retry import Again, Enough, can_be_bettered
+from driver.engine.assignments import Assignment, intent, load, may_begin
+from driver.engine.endings import end_at_rest, end_attempt, forbidden, record_late
+from driver.engine.machine import Machine
+from driver.engine.outcomes import outcome
 from driver.engine.posture import Limits, Posture, Slots
+from driver.engine.queue import Queue, Waiting
+from driver.engine.reports import abandoned, broken, no_provider, unsent
+from driver.engine.running import Later, Over, Running, Started, Step
 from driver.faults import Boundary
 from driver.providers.protocol import Provider
-from store.events import Draft, EventData, OperationNotExecuted
+from store.events import OperationNotExecuted, OperationStarted
 from store.journal import Journal
-from store.lifecycle import State
-from store.records import OperationId
+from store.lifecycle import Effect
+from store.records import OperationId, OperationRecord
 from store.transaction import Transaction
 
 log = structlog.get_logger(__name__)
 
-Step = TypeVarTuple("Step")
+Args = TypeVarTuple("Args")
 
 CANCEL_DRAIN_S: Final = 5.0
 """How long a provider may take over a cancel at the end of a drain (docs/configuration.md)."""
-
-
-@dataclass(slots=True)
-class _Running:
-    """An operation that holds a slot."""
-
-    assignment: Assignment
-    deadline_at: datetime | None = None
-    """Set once the intent is committed."""
-    phase: Phase = Phase.RESERVED
-    cancelled: bool = False
-    interrupted: bool = False
-    """Whether its preparation was cut short: then there must be no intent."""
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-
-    def reach(self, phase: Phase) -> None:
-        """Note the phase that the call has got to."""
-        self.phase = phase
-
-    def cancel(self) -> None:
-        """Stop preparing or calling; before the first byte the last look sees it too."""
-        self.cancelled = True
-        self.scope.cancel()
 
 
 class Dispatcher:
@@ -88,6 +73,7 @@ class Dispatcher:
         posture: Posture,
         limits: Limits,
         clock: Callable[[], datetime],
+        machine: Machine,
         boundary: Boundary,
     ) -> None:
         self._journal = journal
@@ -96,28 +82,35 @@ class Dispatcher:
         self._posture = posture
         self._limits = limits
         self._clock = clock
+        self._machine = machine
         self._boundary = boundary
         self.slots = Slots(limits.inflight_max)
-        self._waiting: dict[OperationId, Waiting] = {}
-        self._running: dict[OperationId, _Running] = {}
+        self._queue = Queue()
+        self._running: dict[OperationId, Running] = {}
         self._tasks: TaskGroup | None = None
         self._changed = anyio.Event()
 
     @property
     def depth(self) -> int:
-        """How many accepted operations wait."""
-        return len(self._waiting)
+        """How many accepted operations hold no slot."""
+        return self._queue.depth
+
+    @property
+    def crowded(self) -> bool:
+        """Whether operations wait for a slot: then nothing may pass them."""
+        return self._queue.crowded
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Execute what arrives until cancelled. Cancelling it abandons what runs: drain first."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             task_status.started()
-            await self._expire_waiting()
+            await self._watch_time()
 
     def enqueue(self, places: Iterable[Waiting]) -> None:
-        """Let accepted operations wait for their turn, in this order."""
-        self._waiting.update((place.operation_id, place) for place in places)
+        """Let operations wait for their turn, in this order."""
+        for place in places:
+            self._queue.put(place)
         self.pump()
 
     def run_started(self, assignment: Assignment, deadline_at: datetime) -> None:
@@ -126,23 +119,34 @@ class Dispatcher:
         running.deadline_at = deadline_at
         self._spawn(self._finish_started, running)
 
+    def intent(self, assignment: Assignment, now: datetime) -> OperationStarted:
+        """Return the intent of an attempt that starts at `now`, for intake to commit with the acceptance."""
+        return intent(assignment, now, self._machine)
+
     def pump(self) -> None:
         """Give free slots to what waits longest. To be called when queue, slots or posture change."""
         self._changed.set()
-        while self._waiting and self._posture.may_dispatch and self.slots.take(1):
-            place = self._waiting.pop(next(iter(self._waiting)))
+        self._queue.rouse(self._clock())
+        while self._queue.crowded and self._posture.may_dispatch and self.slots.take(1):
+            place = self._queue.take()
+            assert place is not None, "somebody waits in a queue that is crowded"
             self._spawn(self._run_waiting, place)
 
     def forget(self, operation_id: OperationId) -> None:
         """Take an operation that has ended in the journal out of the queue, or stop preparing it."""
-        self._waiting.pop(operation_id, None)
-        self.cancel(operation_id)
-
-    def cancel(self, operation_id: OperationId) -> None:
-        """Cancel an operation that holds a slot, if it does: its outcome stays honest."""
+        self._queue.remove(operation_id)
         running = self._running.get(operation_id)
         if running is not None:
             running.cancel()
+
+    def cancel(self, operation_id: OperationId) -> None:
+        """Cancel an operation that has been started: its outcome stays honest."""
+        running = self._running.get(operation_id)
+        if running is not None:
+            running.cancel()
+        else:
+            self._queue.remove(operation_id)
+            self._spawn(self._end_waiting, [operation_id], OperationNotExecuted(reason="cancelled"))
 
     async def drain(self) -> None:
         """Let what runs finish for `drain_s`, then cancel it. Returns when no slot is held.
@@ -168,37 +172,34 @@ class Dispatcher:
     # ------------------------------------------------------------ the steps
 
     async def _run_waiting(self, place: Waiting) -> None:
-        """Steps 2 to 6 for an operation that was accepted earlier; its slot is taken."""
+        """Steps 2 to 6 for an operation that waited; its slot is taken."""
         assignment = await self._journal.read(lambda view: load(view, place, self._contracts))
         if assignment is None:
             self._release(place.operation_id)
             return
         running = self._enter(assignment)
         refusal = await self._prepare(running)
-        started = await self._journal.transact(lambda tx: self._commit_intent(tx, running, refusal))
-        if started:
+        step = await self._journal.transact(lambda tx: self._commit_intent(tx, running, refusal))
+        if isinstance(step, Started):
             await self._finish_started(running)
-            return
-        self._release(assignment.operation_id)
-        if started is None and not self._posture.draining:
-            self.enqueue([place])
+        else:
+            self._leave(running, step)
 
-    async def _finish_started(self, running: _Running) -> None:
+    async def _finish_started(self, running: Running) -> None:
         """Steps 4 to 6."""
         self._boundary("dispatch.intent_committed")
         began = anyio.current_time()
-        refused = self._not_executed(running, self._clock())
-        if refused is None:
+        word: Outcome | None = await self._refused_at_last(running)
+        if word is None:
             report = await self._call(running)
             self._boundary("dispatch.answered")
             took_ms = round((anyio.current_time() - began) * 1000)
-            await self._commit_outcome(running, self._judge(running, report, took_ms))
-        else:
-            await self._commit_outcome(running, refused)
+            word = self._judge(running, report, took_ms)
+        step = await self._commit_outcome(running, word)
         self._boundary("dispatch.outcome_committed")
-        self._release(running.assignment.operation_id)
+        self._leave(running, step)
 
-    async def _prepare(self, running: _Running) -> NotSent | None:
+    async def _prepare(self, running: Running) -> NotSent | None:
         """Step 2. A cancel, the expiry or a drain ends the wait; step 3 sees which it was."""
         assignment = running.assignment
         provider = self._provider(assignment.tool)
@@ -214,26 +215,42 @@ class Dispatcher:
         running.interrupted = True
         return None
 
-    def _commit_intent(self, tx: Transaction, running: _Running, refusal: NotSent | None) -> bool | None:
-        """Step 3. True: the intent stands; False: the operation has ended; None: it must wait on."""
+    def _commit_intent(self, tx: Transaction, running: Running, refusal: NotSent | None) -> Step:
+        """Step 3. What does not hold any more ends here, or waits on."""
         assignment = running.assignment
         record = tx.operation(assignment.operation_id)
-        if record is None or record.state is not State.ACCEPTED:
-            return False
-        refused = self._not_executed(running, tx.now) if refusal is None else _unsent(refusal)
+        if record is None or not may_begin(tx, record):
+            return Over()
+        if refusal is not None:
+            return self._commit_unprepared(tx, running, record, unsent(refusal))
+        refused = self._not_executed(running, tx.now)
+        if refused is None and running.interrupted and self._posture.may_dispatch:
+            refused = OperationNotExecuted(reason="expired")
         if refused is not None and refused.reason not in ("draining", "fenced"):
-            tx.append(assignment.draft(refused))
-            return False
+            end_at_rest(tx, record, refused)
+            return Over()
         if not self._posture.may_dispatch:
-            return None
-        if running.interrupted:
-            tx.append(assignment.draft(OperationNotExecuted(reason="expired")))
-            return False
-        tx.append(assignment.draft(intent(assignment, tx.now)))
+            return Later(assignment.place)
+        if assignment.attempt > 1 and forbidden(tx, record, assignment.contract, self._machine):
+            end_at_rest(tx, record, None)
+            return Over()
+        tx.append(assignment.draft(self.intent(assignment, tx.now)))
         running.deadline_at = assignment.deadline(tx.now)
-        return True
+        return Started()
 
-    async def _call(self, running: _Running) -> Report:
+    def _commit_unprepared(
+        self, tx: Transaction, running: Running, record: OperationRecord, refusal: OperationNotExecuted
+    ) -> Over | Later:
+        """Step 3 where step 2 failed: an attempt only where another one may follow it."""
+        assignment = running.assignment
+        if assignment.contract.retry == "never" or not can_be_bettered(refusal):
+            end_at_rest(tx, record, refusal)
+            return Over()
+        tx.append(assignment.draft(self.intent(assignment, tx.now)))
+        newest = Attempted(attempt=assignment.attempt, phase=Phase.CONNECTING, outcome=refusal)
+        return self._end_attempt(tx, running, newest)
+
+    async def _call(self, running: Running) -> Report:
         """Step 5. Whatever happens, this returns what is known about the call."""
         provider = self._provider(running.assignment.tool)
         assert provider is not None, "an intent is committed only for a tool of a configured provider"
@@ -248,80 +265,94 @@ class Dispatcher:
             log.exception(
                 "provider_failed", operation_id=running.assignment.operation_id, error=type(exc).__name__
             )
-            return _broken(running.phase, exc)
-        return _abandoned(running.phase)
+            return broken(running.phase, exc)
+        return abandoned(running.phase)
 
-    def _judge(self, running: _Running, report: Report, duration_ms: int) -> EventData:
+    def _judge(self, running: Running, report: Report, duration_ms: int) -> Outcome:
         assignment = running.assignment
         ending = classify(report, running.phase, assignment.contract)
         return outcome(ending, phase=running.phase, attempts=assignment.attempt, duration_ms=duration_ms)
 
-    async def _commit_outcome(self, running: _Running, data: EventData) -> None:
-        """Step 6: returns once the receipt is fsynced."""
+    async def _commit_outcome(self, running: Running, word: Outcome) -> Over | Later:
+        """Step 6: returns once the receipt, or the end of the attempt, is fsynced."""
         assignment = running.assignment
-        await self._journal.transact(lambda tx: tx.append(assignment.draft(data)))
+        newest = Attempted(attempt=assignment.attempt, phase=running.phase, outcome=word)
+        step = await self._journal.transact(lambda tx: self._end_attempt(tx, running, newest))
         log.info(
-            "operation_ended",
+            "operation_ended" if isinstance(step, Over) else "attempt_ended",
             operation_id=assignment.operation_id,
             run_id=assignment.run_id,
             tool=assignment.tool,
-            kind=data.KIND,
+            attempt=assignment.attempt,
+            kind=word.KIND,
+            **({"no_retry": step.why} if isinstance(step, Over) and step.why else {}),
         )
+        return step
+
+    def _end_attempt(self, tx: Transaction, running: Running, newest: Attempted) -> Over | Later:
+        assignment = running.assignment
+        go_on = not running.cancelled and self._posture.fence is None
+        match end_attempt(
+            tx, assignment.operation_id, assignment.contract, newest, self._machine, go_on=go_on
+        ):
+            case Again(at=at):
+                return Later(replace(assignment.place, due_at=at))
+            case Enough(why=why):
+                return Over(why if assignment.contract.retry != "never" else None)
 
     async def _record_late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
-        def record(tx: Transaction) -> None:
+        def record(tx: Transaction) -> bool:
             found = tx.operation(operation_id)
             if found is None:
-                return
-            ending = classify_late(report, self._contracts.lookup(found.tool))
-            data = late_result(ending, attempt=attempt)
-            if data is not None:
-                tx.append(
-                    Draft(
-                        data=data,
-                        run_id=found.run_id,
-                        command_id=found.command_id,
-                        operation_id=operation_id,
-                        origin=found.origin,
-                    )
-                )
+                return False
+            return record_late(tx, operation_id, attempt, report, self._contracts.lookup(found.tool))
 
-        await self._journal.transact(record)
+        over = await self._journal.transact(record)
         log.info("late_result", operation_id=operation_id, attempt=attempt)
+        if over:
+            self.forget(operation_id)
 
     # ------------------------------------------------------------ what the steps share
 
-    async def _expire_waiting(self) -> None:
-        """End what waits longer than its command allows. Sleeps until the nearest expiry, or a change."""
+    async def _watch_time(self) -> None:
+        """End what waits longer than its command allows, and wake what has rested. Sleeps until then."""
         while True:
             self._changed = anyio.Event()
-            nearest = min(
-                (w.expires_at for w in self._waiting.values() if w.expires_at is not None), default=None
-            )
-            with anyio.CancelScope(deadline=self._loop_time(nearest)):
+            with anyio.CancelScope(deadline=self._loop_time(self._queue.next_moment())):
                 await self._changed.wait()
                 continue
             if not self._posture.confirmed:
                 # until then another life may have executed it: `expired` could be a lie
                 await self._changed.wait()
                 continue
-            await self._expire_due()
+            expired = [place.operation_id for place in self._queue.expired(self._clock())]
+            if expired:
+                await self._end_waiting(expired, OperationNotExecuted(reason="expired"))
+            self.pump()
 
-    async def _expire_due(self) -> None:
-        now = self._clock()
-        due = [w for w in self._waiting.values() if w.expires_at is not None and w.expires_at <= now]
+    async def _end_waiting(self, operation_ids: Sequence[OperationId], reason: OperationNotExecuted) -> None:
+        """End those of these operations of which no attempt runs."""
 
-        def expire(tx: Transaction) -> None:
-            for place in due:
-                assignment = load(tx, place, self._contracts)
-                if assignment is not None:
-                    tx.append(assignment.draft(OperationNotExecuted(reason="expired")))
+        def end(tx: Transaction) -> None:
+            for operation_id in operation_ids:
+                record = tx.operation(operation_id)
+                if record is not None and may_begin(tx, record):
+                    end_at_rest(tx, record, reason)
 
-        await self._journal.transact(expire)
-        for place in due:
-            self.forget(place.operation_id)
+        await self._journal.transact(end)
+        for operation_id in operation_ids:
+            self.forget(operation_id)
 
-    def _not_executed(self, running: _Running, now: datetime) -> OperationNotExecuted | None:
+    async def _refused_at_last(self, running: Running) -> OperationNotExecuted | None:
+        """Step 4. For a further attempt the evidence is looked at once more, too."""
+        if running.assignment.attempt > 1:
+            known = await self._journal.read(lambda view: view.operation(running.assignment.operation_id))
+            if known is not None and known.effect is Effect.OCCURRED:
+                message = "an earlier attempt turned out to have happened"
+                return OperationNotExecuted(reason="cancelled", message=message)
+        return self._not_executed(running, self._clock())
+
+    def _not_executed(self, running: Running, now: datetime) -> OperationNotExecuted | None:
         verdict = last_look(
             LookFacts(
                 now=now,
@@ -334,7 +365,7 @@ class Dispatcher:
         )
         return None if isinstance(verdict, Go) else OperationNotExecuted(reason=verdict.reason)
 
-    def _tool_call(self, running: _Running, *, timeout_s: float) -> ToolCall:
+    def _tool_call(self, running: Running, *, timeout_s: float) -> ToolCall:
         assignment = running.assignment
         return ToolCall(
             operation_id=assignment.operation_id,
@@ -355,42 +386,25 @@ class Dispatcher:
             return float("inf")
         return anyio.current_time() + (moment - self._clock()).total_seconds()
 
-    def _enter(self, assignment: Assignment) -> _Running:
-        running = _Running(assignment)
+    def _enter(self, assignment: Assignment) -> Running:
+        running = Running(assignment)
         self._running[assignment.operation_id] = running
         return running
+
+    def _leave(self, running: Running, step: Over | Later) -> None:
+        """Give the slot back; what may go on rests, unless it was cancelled meanwhile."""
+        operation_id = running.assignment.operation_id
+        if isinstance(step, Later) and not running.cancelled:
+            self._queue.put(step.place)
+        self._release(operation_id)
+        if isinstance(step, Later) and running.cancelled:
+            self.cancel(operation_id)
 
     def _release(self, operation_id: OperationId) -> None:
         self._running.pop(operation_id, None)
         self.slots.give()
         self.pump()
 
-    def _spawn(self, step: Callable[[Unpack[Step]], Coroutine[None, None, None]], *args: *Step) -> None:
+    def _spawn(self, step: Callable[[Unpack[Args]], Coroutine[None, None, None]], *args: *Args) -> None:
         assert self._tasks is not None, "the dispatcher runs before anything is handed to it"
         self._tasks.start_soon(step, *args)
-
-
-def no_provider(tool: ToolName) -> str:
-    """Return what a call of a tool is told whose provider is not configured."""
-    return (
-        f"no provider {tool.provider!r} is configured: a tool is named PROVIDER/TOOL, as in the configuration"
-    )
-
-
-def _unsent(refusal: NotSent) -> OperationNotExecuted:
-    return OperationNotExecuted(reason=refusal.reason, message=refusal.message or None)
-
-
-def _abandoned(phase: Phase) -> Report:
-    """What is known of a call that we cancelled ourselves."""
-    if phase.may_have_left:
-        return Silence(cause="cancelled", message="cancelled after the call may have been sent")
-    return NotSent(reason="cancelled", message="cancelled before the call was sent")
-
-
-def _broken(phase: Phase, exc: Exception) -> Report:
-    """What is known of a call whose provider raised: an exception of ours, never the peer's word."""
-    message = f"internal error in the provider: {type(exc).__name__}"
-    if phase.may_have_left:
-        return Silence(cause="internal", message=message)
-    return NotSent(reason="connect_failed", message=message)

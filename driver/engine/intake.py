@@ -31,10 +31,12 @@ from driver.core.contracts import Contract, Contracts, ToolName
 from driver.core.frames import CommandFrame, InvalidCommand, Refused, Retired
 from driver.core.identity import args_digest, operation_id
 from driver.core.strictjson import dumps_compact
-from driver.engine.assignments import Assignment, Waiting, intent
+from driver.engine.assignments import Assignment
 from driver.engine.commands import CAPABILITIES, NO_EFFECTS, Effects, execute
-from driver.engine.dispatcher import Dispatcher, no_provider
+from driver.engine.dispatcher import Dispatcher
 from driver.engine.posture import Limits, Posture
+from driver.engine.queue import Waiting
+from driver.engine.reports import no_provider
 from driver.faults import Boundary
 from driver.providers.protocol import Provider
 from store.events import (
@@ -166,7 +168,7 @@ class Intake:
         provider = self._providers.get(name.provider)
         if provider is None:
             return False, NotSent(reason="unknown_tool", message=no_provider(name))
-        if not self._posture.may_dispatch or self._dispatcher.depth:
+        if not self._posture.may_dispatch or self._dispatcher.crowded:
             return False, None
         identity = operation_id(self._scope, frame.run_id, frame.command_id)
         call = ToolCall(
@@ -238,11 +240,8 @@ class Intake:
             return _Taken(answer=Silent())
         assignment = self._assignment(offer, data, origin, expires_at)
         if not (offer.ready and slots > 0 and self._posture.may_dispatch):
-            place = Waiting(
-                operation_id=assignment.operation_id, expires_at=expires_at, traceparent=offer.traceparent
-            )
-            return _Taken(answer=Silent(), wait=place)
-        tx.append(assignment.draft(intent(assignment, tx.now)))
+            return _Taken(answer=Silent(), wait=assignment.place)
+        tx.append(assignment.draft(self._dispatcher.intent(assignment, tx.now)))
         return _Taken(answer=Silent(), start=(assignment, assignment.deadline(tx.now)))
 
     def _accept(self, tx: Transaction, offer: _Offer, origin: Origin) -> datetime | None:

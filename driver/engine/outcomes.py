@@ -5,8 +5,8 @@ Part of `driver.engine`, pure: imports `driver.core` and `store`'s values.
 
 from driver.core.attempts import Phase
 from driver.core.classify import Ending, Failed, Failure, NotExecuted, Succeeded, Unknown
+from driver.core.conclusion import Outcome
 from store.events import (
-    EventData,
     LateResult,
     OperationFailed,
     OperationNotExecuted,
@@ -16,8 +16,8 @@ from store.events import (
 from store.records import JsonObject
 
 
-def outcome(ending: Ending, *, phase: Phase, attempts: int, duration_ms: int) -> EventData:
-    """Return the terminal event of an operation whose attempt number `attempts` ended so."""
+def outcome(ending: Ending, *, phase: Phase, attempts: int, duration_ms: int) -> Outcome:
+    """Return the word of the attempt number `attempts`: its operation's last, where it is the only one."""
     match ending:
         case Succeeded():
             return OperationSucceeded(

@@ -5,19 +5,28 @@ middle ends in the same state: what was decided is not open any more, and the re
 again.
 """
 
+import random
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from driver.core.dispatch import BecomeUnknown, Requeue
+from driver.core.contracts import Contracts
+from driver.core.dispatch import EndAttempt, Requeue
 from driver.core.dispatch import recover as recovery
+from driver.core.retry import Again, delay_s
 from driver.engine.announcements import announce
-from driver.engine.assignments import Waiting, waiting
+from driver.engine.assignments import waiting
+from driver.engine.endings import end_attempt, lost
+from driver.engine.history import rests, runs
+from driver.engine.machine import Machine
+from driver.engine.queue import Waiting
 from driver.faults import Boundary
-from store.events import Draft, DriverRecovered, OperationUnknown
+from store.events import DriverRecovered
 from store.journal import Journal
-from store.records import OperationRecord
+from store.records import OperationRecord, moment
 from store.transaction import Transaction
+from store.view import View
 
 PAGE: Final = 200
 """Operations decided in one transaction: some milliseconds of work, so that reads are not held up."""
@@ -25,14 +34,17 @@ PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What was left open: the operations that may still run, and how many were made `unknown`."""
+    """What was left open: the operations that may still run, and how many cannot be known any more."""
 
     waiting: tuple[Waiting, ...]
     unknown: int
 
 
-async def recover(journal: Journal, boundary: Boundary) -> Recovered:
-    """Decide every open operation: not started, it waits on; started without an outcome, it is `unknown`.
+async def recover(journal: Journal, contracts: Contracts, machine: Machine, boundary: Boundary) -> Recovered:
+    """Decide every open operation.
+
+    Where no attempt runs, it waits on. Where one did, nobody can know what became of that: the operation is
+    `unknown`, unless its contract and rule R allow another attempt, for which it waits then.
 
     Returns once the last decision is fsynced. Cancelled, it leaves whole pages decided.
     """
@@ -40,17 +52,13 @@ async def recover(journal: Journal, boundary: Boundary) -> Recovered:
     places: list[Waiting] = []
     unknown = after = 0
     while True:
-        page = await journal.transact(partial(_decide, after=after))
+        page = await journal.transact(partial(_decide, contracts=contracts, machine=machine, after=after))
         boundary("recovery.page")
-        for record in page:
-            match recovery(record.state):
-                case Requeue():
-                    places.append(waiting(record))
-                case BecomeUnknown():
-                    unknown += 1
-        if len(page) < PAGE:
+        places += page.waiting
+        unknown += page.unknown
+        if page.last is None:
             break
-        after = page[-1].accepted_seq
+        after = page.last
     if places or unknown:
         found = DriverRecovered(waiting=len(places), unknown=unknown)
         await journal.transact(lambda tx: announce(tx, found))
@@ -58,20 +66,42 @@ async def recover(journal: Journal, boundary: Boundary) -> Recovered:
     return Recovered(waiting=tuple(places), unknown=unknown)
 
 
-def _decide(tx: Transaction, *, after: int) -> tuple[OperationRecord, ...]:
-    """Return one page of open operations as they were before this transaction decided them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    waiting: tuple[Waiting, ...]
+    unknown: int
+    last: int | None
+    """Where the next page begins; None where there is none."""
+
+
+def _decide(tx: Transaction, *, contracts: Contracts, machine: Machine, after: int) -> _Page:
+    """Decide one page of open operations."""
     page = tx.open_operations(after, PAGE)
-    for record in page:
-        decision = recovery(record.state)
-        if isinstance(decision, BecomeUnknown):
-            lost = OperationUnknown(reason=decision.reason, phase=None, attempts=record.attempt_count)
-            tx.append(
-                Draft(
-                    data=lost,
-                    run_id=record.run_id,
-                    command_id=record.command_id,
-                    operation_id=record.operation_id,
-                    origin=record.origin,
-                )
-            )
-    return page
+    places = [_recovered(tx, record, contracts, machine) for record in page]
+    waits = tuple(place for place in places if place is not None)
+    last = page[-1].accepted_seq if len(page) == PAGE else None
+    return _Page(waiting=waits, unknown=len(page) - len(waits), last=last)
+
+
+def _recovered(
+    tx: Transaction, record: OperationRecord, contracts: Contracts, machine: Machine
+) -> Waiting | None:
+    """Return where the operation waits from now on; None where it has ended."""
+    contract = contracts.lookup(record.tool)
+    match recovery(record.state, runs=runs(tx, record)):
+        case Requeue():
+            return waiting(record, due_at=_due_at(tx, record, contracts))
+        case EndAttempt():
+            decision = end_attempt(tx, record.operation_id, contract, lost(record), machine, go_on=True)
+            return waiting(record, due_at=decision.at) if isinstance(decision, Again) else None
+
+
+def _due_at(view: View, record: OperationRecord, contracts: Contracts) -> datetime | None:
+    """When an operation between two attempts may have the next: the wait that it was in begins again."""
+    if not rests(view, record):
+        return None
+    newest = view.attempts(record.operation_id)[-1]
+    assert newest.ended_at is not None, "no attempt runs"
+    backoff_s = contracts.lookup(record.tool).retry_backoff_s
+    wait_s = delay_s(backoff_s, newest.attempt, random.random())  # noqa: S311 - jitter
+    return moment(newest.ended_at) + timedelta(seconds=wait_s)

@@ -14,11 +14,12 @@ from typing import Any, Final, cast
 
 from driver.core.answers import Repeat
 from driver.core.commands import ToolCallData
+from driver.core.conclusion import Attempted
 from driver.engine.intake import Intake
 from driver.engine.posture import Posture
 from store.events import OperationNotExecuted, OperationStarted
 from store.head import Ledger
-from store.records import Origin
+from store.records import OperationRecord, Origin
 from store.transaction import Transaction
 from store.writer import Writer
 
@@ -109,10 +110,11 @@ def lost_is_not_executed() -> None:
     """Say of a call whose outcome was lost that it never happened."""
     module: Any = import_module("driver.engine.recovery")
 
-    def not_executed(**_: object) -> OperationNotExecuted:
-        return OperationNotExecuted(reason="cancelled")
+    def not_executed(record: OperationRecord) -> Attempted:
+        outcome = OperationNotExecuted(reason="cancelled")
+        return Attempted(attempt=record.attempt_count, phase=None, outcome=outcome)
 
-    module.OperationUnknown = not_executed
+    module.lost = not_executed
 
 
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from driver.core.dispatch import BecomeUnknown, Go, LookFacts, NotExecuted, Requeue, last_look, recover
+from driver.core.dispatch import EndAttempt, Go, LookFacts, NotExecuted, Requeue, last_look, recover
 from store.lifecycle import ENDED, OPEN, State
 
 NOW = datetime(2026, 11, 29, 10, 40, tzinfo=UTC)
@@ -42,13 +42,18 @@ def test_the_last_look(facts: LookFacts, verdict: Go | NotExecuted) -> None:
 
 
 @pytest.mark.parametrize("state", sorted(OPEN))
-def test_recovery(state: State) -> None:
-    """What started without an outcome is unknown; what did not start waits its turn again."""
-    assert recover(state) == (BecomeUnknown("crash_window") if state is State.STARTED else Requeue())
+def test_what_no_attempt_runs_of_waits_its_turn_again(state: State) -> None:
+    """Accepted, waiting for a person, or between two attempts."""
+    assert recover(state, runs=False) == Requeue()
+
+
+def test_an_attempt_without_an_end_is_ended() -> None:
+    """Nobody can know what became of it."""
+    assert recover(State.STARTED, runs=True) == EndAttempt()
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
 def test_what_has_ended_is_not_recovered(state: State) -> None:
     """To recover an ended operation is a bug of ours, and says so."""
     with pytest.raises(AssertionError):
-        recover(state)
+        recover(state, runs=False)

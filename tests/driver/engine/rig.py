@@ -3,6 +3,8 @@
 `ScriptedProvider` keeps the promises of `driver.providers.protocol.Provider`.
 """
 
+import json
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,11 +19,12 @@ from anyio.abc import TaskStatus
 from driver.core.attempts import Answered, NotSent, Phase, Report, Silence, ToolCall
 from driver.core.contracts import Contract, Contracts, ToolName
 from driver.core.frames import CommandFrame
+from driver.core.retry import MachineClock
 from driver.engine.desk import ControlDesk, Identity
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
 from driver.engine.posture import Limits, Posture
-from driver.engine.recovery import recover
+from driver.engine.recovery import Recovered, recover
 from driver.providers.protocol import Progress
 from store.journal import Journal, open_journal
 from store.records import BootId, CommandId, JournalId, JsonObject, OperationRecord, RunId, StoredEvent
@@ -33,13 +36,17 @@ RUN = RunId("run-1")
 
 
 class Clock:
-    """Wall-clock time that a test can move."""
+    """Wall-clock time that a test can move, and the machine's own."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
+        self.slept_s = 0.0
 
     def __call__(self) -> datetime:
         return datetime.now(UTC) + self.ahead
+
+    def machine(self) -> MachineClock:
+        return MachineClock("boot-1", time.monotonic() + self.slept_s)
 
 
 @dataclass
@@ -49,6 +56,12 @@ class ScriptedProvider:
     name: str = "tools"
     connected: bool = True
     objection: NotSent | None = None
+    objections: list[NotSent] = field(default_factory=list[NotSent])
+    """What `prepare` says first, one for each time it is asked."""
+    refusals: list[NotSent] = field(default_factory=list[NotSent])
+    """What `dispatch` says first, before anything leaves."""
+    answers: list[Report] = field(default_factory=list[Report])
+    """What executions come to first; then it is `answer`."""
     answer: Report = field(default_factory=lambda: Answered(result={"content": []}))
     fails: Exception | None = None
     held_at: Phase | None = None
@@ -65,18 +78,20 @@ class ScriptedProvider:
 
     def ready(self, call: ToolCall) -> bool:
         del call
-        return self.connected and self.objection is None
+        return self.connected and self.objection is None and not self.objections
 
     async def prepare(self, call: ToolCall) -> NotSent | None:
         self.prepared.append(call)
         if self.held_in_prepare:
             self.arrived.set()
             await self.gate.wait()
-        return self.objection
+        return self.objections.pop(0) if self.objections else self.objection
 
     async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
         for phase in (Phase.CONNECTING, Phase.WRITING, Phase.WRITTEN, Phase.ANSWERED):
             progress(phase)
+            if phase is Phase.CONNECTING and self.refusals:
+                return self.refusals.pop(0)
             if phase is Phase.WRITING:
                 self.executed.append(call)
             if self.held_at is phase:
@@ -87,7 +102,7 @@ class ScriptedProvider:
                     return Silence(cause="deadline", message="no answer in time")
             if phase is Phase.WRITTEN and self.fails is not None:
                 raise self.fails
-        return self.answer
+        return self.answers.pop(0) if self.answers else self.answer
 
     async def close(self) -> None: ...
 
@@ -103,6 +118,7 @@ class Rig:
     intake: Intake
     desk: ControlDesk
     clock: Clock
+    recovered: Recovered
 
     async def events(self) -> list[StoredEvent]:
         """Everything that the journal holds, but the daemon's news of itself."""
@@ -128,17 +144,50 @@ class Rig:
 
     async def settled(self, command_id: str = "cmd-1") -> OperationRecord:
         """The operation of a command, once its outcome is committed."""
+        return await self.until(lambda found: found.ended_at is not None, command_id)
+
+    async def reaches(self, kind: str, count: int = 1) -> None:
+        """Return once the journal has so many events of this kind."""
+        while True:
+            committed = anyio.Event()
+            end = self.journal.subscribe(partial(_set, committed))
+            try:
+                if (await self.kinds()).count(kind) >= count:
+                    return
+                with anyio.fail_after(5):
+                    await committed.wait()
+            finally:
+                end()
+
+    async def until(
+        self, reached: Callable[[OperationRecord], bool], command_id: str = "cmd-1"
+    ) -> OperationRecord:
+        """The operation of a command, once it is as `reached` wants it."""
         while True:
             committed = anyio.Event()
             end = self.journal.subscribe(partial(_set, committed))
             try:
                 found = await self.operation(command_id)
-                if found.ended_at is not None:
+                if reached(found):
                     return found
                 with anyio.fail_after(5):
                     await committed.wait()
             finally:
                 end()
+
+    async def attempts(self, command_id: str = "cmd-1") -> list[tuple[str | None, str | None]]:
+        """How each attempt of a command's operation ended, and why."""
+        found = await self.operation(command_id)
+        attempts = await self.journal.read(lambda view: view.attempts(found.operation_id))
+        return [(attempt.outcome, attempt.reason) for attempt in attempts]
+
+    async def last(self, command_id: str = "cmd-1") -> JsonObject:
+        """The data of the newest event of a command's operation."""
+        found = await self.operation(command_id)
+        event = [event for event in await self.events() if event.operation_id == found.operation_id][-1]
+        assert event.body is not None
+        data: JsonObject = json.loads(event.body)["data"]
+        return data
 
 
 def _set(event: anyio.Event, _events: Sequence[StoredEvent]) -> None:
@@ -193,16 +242,19 @@ async def engine(
     contract: Contract | None = None,
     bounds: Limits | None = None,
     confirmed: bool = True,
+    clock: Clock | None = None,
     boundary: Callable[[str], None] = lambda _name: None,
 ) -> AsyncGenerator[Rig]:
     """Open the journal in `folder`, recover, and run the engine until the block ends."""
-    clock = Clock()
+    clock = clock or Clock()
+    contracts = Contracts(tools={ToolName("tools", "act"): contract or Contract()})
     settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
     (folder / "run").mkdir(exist_ok=True)
     async with open_journal(settings, clock=clock, new_id=lambda: uuid4().hex) as journal:
-        rig = _build(journal, provider, clock, contract, bounds or limits(), boundary)
+        recovered = await recover(journal, contracts, clock.machine, boundary)
+        rig = _build(journal, provider, clock, contracts, bounds or limits(), boundary)
+        rig.recovered = recovered
         rig.posture.confirmed = confirmed
-        recovered = await recover(journal, boundary)
         async with anyio.create_task_group() as tasks:
             await tasks.start(rig.dispatcher.run)
             rig.dispatcher.enqueue(recovered.waiting)
@@ -215,12 +267,11 @@ def _build(
     journal: Journal,
     provider: ScriptedProvider,
     clock: Clock,
-    contract: Contract | None,
+    contracts: Contracts,
     bounds: Limits,
     boundary: Callable[[str], None],
 ) -> Rig:
     posture = Posture(fence=None, confirmed=True)
-    contracts = Contracts(tools={ToolName("tools", "act"): contract or Contract()})
     providers = {"tools": provider}
     dispatcher = Dispatcher(
         journal=journal,
@@ -229,6 +280,7 @@ def _build(
         posture=posture,
         limits=bounds,
         clock=clock,
+        machine=clock.machine,
         boundary=boundary,
     )
     intake = Intake(
@@ -251,4 +303,4 @@ def _build(
     desk = ControlDesk(
         journal=journal, intake=intake, dispatcher=dispatcher, posture=posture, identity=identity
     )
-    return Rig(journal, provider, posture, dispatcher, intake, desk, clock)
+    return Rig(journal, provider, posture, dispatcher, intake, desk, clock, Recovered(waiting=(), unknown=0))

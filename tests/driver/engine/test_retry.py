@@ -1,0 +1,518 @@
+"""`retry = "same-key"`: each attempt is in the journal, carries the same key, and none is made twice."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Report, Silence
+from driver.core.contracts import Contract, MetaKey
+from store.lifecycle import Effect, Source, State
+from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
+
+pytestmark = pytest.mark.anyio
+
+SAFE = Contract(
+    declared=True,
+    idempotent=True,
+    dedupe_horizon_s=100.0,
+    key_carrier=MetaKey(),
+    retry="same-key",
+    retry_attempts=3,
+    retry_backoff_s=0.001,
+    execution_s=30.0,
+)
+PATIENT = replace(SAFE, retry_backoff_s=30.0)
+LOST = Silence(cause="connection_lost", message="gone")
+REFUSED = NotSent(reason="connect_failed", message="refused")
+BUSY = HttpStatus(status=503, result={"status": 503})
+
+
+async def at_rest(rig: Rig, attempts: int = 1) -> None:
+    """Return once so many attempts have ended, and the slots are free."""
+    await rig.reaches("operation.attempt_ended", attempts)
+    while rig.dispatcher.slots.in_use:
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("first", [LOST, BUSY, Silence(cause="deadline", message="no answer in time")])
+async def test_an_attempt_that_may_have_happened_is_followed_by_one_with_the_same_key(
+    tmp_path: Path, first: Report
+) -> None:
+    """The provider deduplicates, so trying again is how to find out what happened."""
+    provider = ScriptedProvider(answers=[first])
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+        kinds = await rig.kinds()
+        terminal = [event for event in await rig.events() if event.terminal]
+    assert kinds == [
+        "command.accepted",
+        "operation.started",
+        "operation.attempt_ended",
+        "operation.started",
+        "operation.succeeded",
+    ]
+    assert (ended.state, ended.effect, ended.attempt_count) == (State.SUCCEEDED, Effect.OCCURRED, 2)
+    assert [(item.attempt, item.key) for item in provider.executed] == [
+        (1, ended.operation_id),
+        (2, ended.operation_id),
+    ]
+    assert len(terminal) == 1
+
+
+async def test_a_provider_that_cannot_be_reached_is_tried_again(tmp_path: Path) -> None:
+    """Each try is an attempt in the journal, with its proof that nothing left."""
+    provider = ScriptedProvider(objections=[REFUSED], refusals=[REFUSED])
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+        attempts = await rig.attempts()
+        evidence = await rig.journal.read(lambda view: view.evidence(ended.operation_id))
+    assert attempts == [("not_executed", "connect_failed")] * 2 + [("succeeded", None)]
+    assert [(item.effect, item.source) for item in evidence] == [
+        (Effect.NONE, Source.DAEMON),
+        (Effect.NONE, Source.DAEMON),
+        (Effect.OCCURRED, Source.PROVIDER),
+    ]
+    assert [item.attempt for item in provider.executed] == [3]
+
+
+async def test_the_number_of_attempts_is_bounded(tmp_path: Path) -> None:
+    """The last word is the honest one: nobody knows."""
+    provider = ScriptedProvider(answer=LOST)
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+        last = await rig.last()
+    assert (ended.state, ended.reason, ended.settled) == (State.UNKNOWN, "connection_lost", False)
+    assert (last["attempts"], len(provider.executed)) == (3, 3)
+
+
+async def test_attempts_that_all_sent_nothing_end_not_executed(tmp_path: Path) -> None:
+    """Proof for each of them is proof for the operation."""
+    provider = ScriptedProvider(objection=REFUSED)
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+    assert (ended.state, ended.effect, ended.reason) == (State.NOT_EXECUTED, Effect.NONE, "connect_failed")
+    assert (ended.attempt_count, provider.executed) == (3, [])
+
+
+async def test_what_may_have_happened_is_never_hidden_by_an_attempt_that_sent_nothing(tmp_path: Path) -> None:
+    """The first call may have landed, though nobody could be reached afterwards."""
+    provider = ScriptedProvider(answers=[LOST], objection=None)
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        provider.objections = []
+        await rig.intake.deliver([call()])
+        provider.objection = REFUSED
+        ended = await rig.settled()
+        attempts = await rig.attempts()
+    assert (ended.state, ended.effect, ended.reason) == (State.UNKNOWN, Effect.UNKNOWN, "connection_lost")
+    assert attempts == [("unknown", "connection_lost")] + [("not_executed", "connect_failed")] * 2
+    assert len(provider.executed) == 1
+
+
+async def test_an_answer_is_the_receipt_where_no_later_attempt_was_sent(tmp_path: Path) -> None:
+    """It was dispatched and answered, so it is no `not_executed`, though nothing happened."""
+    error = PeerError(code=-32000, message="locked", data={"by": "somebody"})
+    provider = ScriptedProvider(answers=[error])
+    async with engine(tmp_path, provider, contract=replace(SAFE, error_means="none")) as rig:
+        await rig.intake.deliver([call()])
+        provider.objection = REFUSED
+        ended = await rig.settled()
+        last = await rig.last()
+        result = await rig.journal.read(lambda view: view.result(ended.operation_id))
+    assert (ended.state, ended.effect, ended.settled) == (State.FAILED, Effect.NONE, True)
+    assert (last["attempt"], last["attempts"]) == (1, 3)
+    assert last["error"] == {"code": "-32000", "message": "locked"}
+    assert result is not None
+    assert b"somebody" in result
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answered(result={}, is_error=True),
+        PeerError(code=-32602, message="bad"),
+        HttpStatus(status=404, result={}),
+    ],
+)
+async def test_a_last_word_is_not_asked_for_twice(tmp_path: Path, answer: Report) -> None:
+    """The provider has told what it thinks of this call."""
+    provider = ScriptedProvider(answer=answer)
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+    assert (ended.state, ended.attempt_count, len(provider.executed)) == (State.FAILED, 1, 1)
+
+
+@pytest.mark.parametrize("reason", ["invalid_arguments", "unknown_tool"])
+async def test_a_wrong_call_is_not_tried_again(tmp_path: Path, reason: str) -> None:
+    """It would be as wrong the next time, and it leaves no attempt."""
+    objection = NotSent(reason=reason, message="no")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    provider = ScriptedProvider(objection=objection)
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+    assert (ended.state, ended.reason, ended.attempt_count) == (State.NOT_EXECUTED, reason, 0)
+
+
+async def test_without_the_contract_nothing_is_tried_again(tmp_path: Path) -> None:
+    """The control: the same failures, and one attempt."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=replace(SAFE, retry="never")) as rig:
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+    assert (ended.state, len(provider.executed)) == (State.UNKNOWN, 1)
+
+
+async def test_between_two_attempts_the_slot_is_free(tmp_path: Path) -> None:
+    """One that waits for its next try holds nobody up."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=PATIENT, bounds=limits(inflight_max=1)) as rig:
+        await rig.intake.deliver([call(), call("cmd-2", arguments={"n": 2})])
+        assert (await rig.settled("cmd-2")).state is State.SUCCEEDED
+        resting = await rig.operation()
+        assert (resting.state, resting.deadline_at, rig.dispatcher.depth) == (State.STARTED, None, 1)
+        assert not rig.dispatcher.crowded
+
+
+# ------------------------------------------------------------ rule R, as time passes
+
+
+async def test_past_the_horizon_it_stops_by_itself(tmp_path: Path) -> None:
+    """The provider may have forgotten the key: nobody knows, and nobody tries."""
+    provider = ScriptedProvider(answers=[LOST])
+    contract = replace(SAFE, retry_backoff_s=0.2)
+    async with engine(tmp_path, provider, contract=contract) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+        rig.clock.slept_s = 71.0
+        ended = await rig.settled()
+    assert (ended.state, ended.reason, ended.attempt_count) == (State.UNKNOWN, "connection_lost", 1)
+    assert len(provider.executed) == 1
+
+
+async def test_a_clock_that_went_backwards_closes_the_horizon(tmp_path: Path) -> None:
+    """Nobody can tell any more how long ago the first attempt was."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+        rig.clock.ahead = timedelta(minutes=-5)
+    async with engine(tmp_path, provider, contract=SAFE, clock=rig.clock, confirmed=False) as rig:
+        rig.clock.ahead = timedelta(minutes=-5)
+        rig.desk.history_confirmed()
+        rig.dispatcher.enqueue([replace(place, due_at=None) for place in rig.recovered.waiting])
+        ended = await rig.settled()
+    assert (ended.state, ended.attempt_count, len(provider.executed)) == (State.UNKNOWN, 1, 1)
+
+
+async def test_a_horizon_that_is_shorter_than_an_attempt_allows_none(tmp_path: Path) -> None:
+    """The whole budget of the attempt must end before it."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=replace(SAFE, dedupe_horizon_s=30.0)) as rig:
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+    assert (ended.state, len(provider.executed)) == (State.UNKNOWN, 1)
+
+
+async def test_the_expiry_of_the_command_caps_every_attempt(tmp_path: Path) -> None:
+    """A next attempt that could only begin after it is not waited for."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call(expires_in_ms=10_000)])
+        ended = await rig.settled()
+    assert (ended.state, ended.reason, len(provider.executed)) == (State.UNKNOWN, "connection_lost", 1)
+
+
+async def test_what_expires_between_two_attempts_ends_as_all_of_them_prove(tmp_path: Path) -> None:
+    """`unknown` where one may have happened; `not_executed/expired` only where none was sent."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=replace(SAFE, retry_backoff_s=2.0)) as rig:
+        await rig.intake.deliver([call(expires_in_ms=60_000)])
+        await at_rest(rig)
+        provider.refusals = [REFUSED]
+        await rig.intake.deliver([call("cmd-2", arguments={"n": 2}, expires_in_ms=60_000)])
+        await at_rest(rig, 2)
+        rig.clock.ahead = timedelta(minutes=2)
+        rig.dispatcher.pump()
+        sent, unsent = await rig.settled(), await rig.settled("cmd-2")
+    assert (sent.state, sent.reason) == (State.UNKNOWN, "connection_lost")
+    assert (unsent.state, unsent.reason, unsent.effect) == (State.NOT_EXECUTED, "expired", Effect.NONE)
+    assert len(provider.executed) == 1
+
+
+# ------------------------------------------------------------ cancel, drain, fence
+
+
+@pytest.mark.parametrize("kind", ["command.cancel", "run.cancel"])
+async def test_a_cancel_between_two_attempts_ends_the_operation(tmp_path: Path, kind: str) -> None:
+    """In the cancel's own commit, as its attempts prove; nothing is tried afterwards."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+        provider.refusals = [REFUSED]
+        await rig.intake.deliver([call("cmd-2", arguments={"n": 2})])
+        await at_rest(rig, 2)
+        cancels = (
+            [command(kind, "cancel-1")]
+            if kind == "run.cancel"
+            else [
+                command(kind, "cancel-1", target_command_id="cmd-1"),
+                command(kind, "cancel-2", target_command_id="cmd-2"),
+            ]
+        )
+        await rig.intake.deliver(cancels)
+        sent, unsent = await rig.operation(), await rig.operation("cmd-2")
+        assert rig.dispatcher.depth == 0
+    assert (sent.state, sent.reason) == (State.UNKNOWN, "connection_lost")
+    assert (unsent.state, unsent.reason) == (State.NOT_EXECUTED, "cancelled")
+
+
+async def test_a_cancel_of_a_running_attempt_is_the_last_of_them(tmp_path: Path) -> None:
+    """Somebody wanted it stopped: no contract starts it again."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN)
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.intake.deliver([command("run.cancel", "cancel-1")])
+        ended = await rig.settled()
+    assert (ended.state, ended.reason) == (State.UNKNOWN, "cancelled_after_dispatch")
+    assert len(provider.executed) == 1
+
+
+async def test_a_cancel_while_a_further_attempt_is_prepared(tmp_path: Path) -> None:
+    """The earlier attempt keeps its word, and no intent follows."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        provider.held_in_prepare = True
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.intake.deliver([command("command.cancel", "cancel-1", target_command_id="cmd-1")])
+        ended = await rig.settled()
+        kinds = await rig.kinds()
+    assert (ended.state, ended.reason, kinds.count("operation.started")) == (
+        State.UNKNOWN,
+        "connection_lost",
+        1,
+    )
+
+
+async def test_a_drain_keeps_what_rests_for_the_next_life(tmp_path: Path) -> None:
+    """It ends at once, for nothing runs; the next life goes on with the next attempt."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+        rig.posture.draining = True
+        await rig.dispatcher.drain()
+        assert (await rig.operation()).state is State.STARTED
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        ended = await rig.settled()
+    assert (ended.state, ended.attempt_count) == (State.SUCCEEDED, 2)
+
+
+async def test_a_fenced_daemon_tries_nothing_again(tmp_path: Path) -> None:
+    """What ran is recorded, as the end that it is."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN, answers=[LOST])
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.desk.fence("forked", "another history")
+        provider.gate.set()
+        ended = await rig.settled()
+    assert (ended.state, ended.reason, len(provider.executed)) == (State.UNKNOWN, "connection_lost", 1)
+
+
+# ------------------------------------------------------------ restarts
+
+
+async def test_a_restart_goes_on_with_the_next_attempt_once_the_history_is_confirmed(tmp_path: Path) -> None:
+    """It repeats none, and makes none before the plane has spoken."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+    async with engine(tmp_path, provider, contract=SAFE, confirmed=False) as rig:
+        await anyio.sleep(0.05)
+        assert (await rig.operation()).state is State.STARTED
+        assert len(provider.executed) == 1
+        rig.desk.history_confirmed()
+        ended = await rig.settled()
+    assert (ended.state, [item.attempt for item in provider.executed]) == (State.SUCCEEDED, [1, 2])
+
+
+async def test_an_attempt_that_a_crash_hid_is_followed_by_another_within_the_horizon(tmp_path: Path) -> None:
+    """The crash is that attempt's end, not the operation's: the provider knows the key."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN)
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+    provider.held_at = None
+    async with engine(tmp_path, provider, contract=SAFE, confirmed=False) as rig:
+        assert await rig.attempts() == [("unknown", "crash_window")]
+        assert len(provider.executed) == 1
+        rig.desk.history_confirmed()
+        ended = await rig.settled()
+        attempts = await rig.attempts()
+    assert (ended.state, attempts[1]) == (State.SUCCEEDED, ("succeeded", None))
+
+
+@pytest.mark.parametrize(
+    ("contract", "slept_s"),
+    [
+        (replace(SAFE, retry="never"), 0.0),
+        (replace(SAFE, retry_attempts=1), 0.0),
+        (SAFE, 90.0),
+        (replace(SAFE, dedupe_horizon_s=1.0), 0.0),
+    ],
+)
+async def test_an_attempt_that_a_crash_hid_is_the_last_where_none_may_follow(
+    tmp_path: Path, contract: Contract, slept_s: float
+) -> None:
+    """Today's contract and every clock must allow it."""
+    provider, clock = ScriptedProvider(held_at=Phase.WRITTEN), Clock()
+    async with engine(tmp_path, provider, contract=SAFE, clock=clock) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+    clock.slept_s = slept_s
+    async with engine(tmp_path, provider, contract=contract, clock=clock) as rig:
+        ended = await rig.operation()
+    assert (ended.state, ended.reason, len(provider.executed)) == (State.UNKNOWN, "crash_window", 1)
+
+
+async def test_a_crash_loop_uses_attempts_up(tmp_path: Path) -> None:
+    """Each crash in mid-call is one, and they are bounded."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN)
+    for life in range(4):
+        async with engine(tmp_path, provider, contract=SAFE) as rig:
+            if life == 0:
+                await rig.intake.deliver([call()])
+            if life < 3:
+                await provider.arrived.wait()
+                provider.arrived = anyio.Event()
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        ended = await rig.operation()
+        attempts = await rig.attempts()
+    assert (ended.state, len(provider.executed)) == (State.UNKNOWN, 3)
+    assert attempts == [("unknown", "crash_window")] * 3
+
+
+async def test_today_s_contract_decides_after_a_restart(tmp_path: Path) -> None:
+    """Taken back meanwhile, the promise of a retry ends what rested as its attempts prove."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+    never = replace(SAFE, retry="never")
+    async with engine(tmp_path, provider, contract=never, confirmed=False) as rig:
+        assert (await rig.operation()).state is State.STARTED
+        rig.desk.history_confirmed()
+        ended = await rig.settled()
+    assert (ended.state, ended.reason, len(provider.executed)) == (State.UNKNOWN, "connection_lost", 1)
+
+
+# ------------------------------------------------------------ late answers
+
+
+async def test_a_late_answer_between_two_attempts_is_the_receipt(tmp_path: Path) -> None:
+    """What has happened is not tried again."""
+    provider = ScriptedProvider(answers=[Silence(cause="deadline", message="no answer in time")])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+        operation = await rig.operation()
+        rig.dispatcher.late(operation.operation_id, 1, Answered(result={"content": ["late"]}))
+        ended = await rig.settled()
+        last = await rig.last()
+        while rig.dispatcher.depth:
+            await anyio.lowlevel.checkpoint()
+    assert (ended.state, ended.effect, len(provider.executed)) == (State.SUCCEEDED, Effect.OCCURRED, 1)
+    assert (last["result"], last["attempts"]) == ({"content": ["late"]}, 1)
+
+
+async def test_a_late_last_word_between_two_attempts_is_the_receipt(tmp_path: Path) -> None:
+    """A provider that says no, late, is not asked again; one that says "not now" is."""
+    provider = ScriptedProvider(answers=[Silence(cause="deadline", message="no answer in time")])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+        operation = await rig.operation()
+        rig.dispatcher.late(operation.operation_id, 1, BUSY)
+        await rig.reaches("operation.late_result")
+        assert (await rig.operation()).state is State.STARTED
+        rig.dispatcher.late(operation.operation_id, 1, PeerError(code=-32000, message="no such project"))
+        ended = await rig.settled()
+        last = await rig.last()
+    assert (ended.state, ended.effect, ended.error_means) == (State.FAILED, Effect.UNKNOWN, "reported")
+    assert last["error"] == {"code": "-32000", "message": "no such project"}
+
+
+async def test_a_late_answer_beside_a_further_attempt_wins_over_whatever_that_comes_to(
+    tmp_path: Path,
+) -> None:
+    """Any attempt that happened makes the operation one that happened: the answer is its receipt."""
+    silence = Silence(cause="deadline", message="no answer in time")
+    provider = ScriptedProvider(answers=[silence, LOST])
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        await rig.reaches("operation.attempt_ended")
+        provider.held_at = Phase.WRITTEN
+        await provider.arrived.wait()
+        operation = await rig.operation()
+        rig.dispatcher.late(operation.operation_id, 1, Answered(result={"content": ["late"]}))
+        await rig.reaches("operation.late_result")
+        provider.gate.set()
+        ended = await rig.settled()
+        last, attempts = await rig.last(), await rig.attempts()
+    assert (ended.state, ended.effect, len(provider.executed)) == (State.SUCCEEDED, Effect.OCCURRED, 2)
+    assert (last["result"], last["attempt"], last["attempts"]) == ({"content": ["late"]}, 1, 2)
+    assert attempts == [("unknown", "execution_timeout"), ("unknown", "connection_lost")]
+
+
+async def test_a_late_answer_just_before_a_further_attempt_stops_it(tmp_path: Path) -> None:
+    """The evidence is looked at once more before the first byte."""
+    silence = Silence(cause="deadline", message="no answer in time")
+    provider = ScriptedProvider(answers=[silence])
+    passed = 0
+    rigs: list[Rig] = []
+
+    def answer_now(name: str) -> None:
+        nonlocal passed
+        passed += name == "dispatch.intent_committed"
+        if name == "dispatch.intent_committed" and passed == 2:
+            rigs[0].dispatcher.late(provider.executed[0].operation_id, 1, Answered(result={"content": []}))
+
+    async with engine(tmp_path, provider, contract=SAFE, boundary=answer_now) as rig:
+        rigs.append(rig)
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+        attempts = await rig.attempts()
+    assert (ended.state, ended.effect) == (State.SUCCEEDED, Effect.OCCURRED)
+    assert attempts == [("unknown", "execution_timeout"), ("not_executed", "cancelled")]
+    assert len(provider.executed) == 1
+
+
+async def test_a_late_answer_survives_a_crash_beside_a_further_attempt(tmp_path: Path) -> None:
+    """The next life finds it, and ends the operation with it."""
+    silence = Silence(cause="deadline", message="no answer in time")
+    provider = ScriptedProvider(answers=[silence])
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        await rig.intake.deliver([call()])
+        await rig.reaches("operation.attempt_ended")
+        provider.held_at = Phase.WRITTEN
+        await provider.arrived.wait()
+        operation = await rig.operation()
+        rig.dispatcher.late(operation.operation_id, 1, Answered(result={"content": ["late"]}))
+        await rig.reaches("operation.late_result")
+    async with engine(tmp_path, provider, contract=SAFE) as rig:
+        ended = await rig.operation()
+        last, attempts = await rig.last(), await rig.attempts()
+    assert (ended.state, ended.effect, len(provider.executed)) == (State.SUCCEEDED, Effect.OCCURRED, 2)
+    assert (last["result"], last["attempt"]) == ({"content": ["late"]}, 1)
+    assert attempts == [("unknown", "execution_timeout"), ("unknown", "crash_window")]
