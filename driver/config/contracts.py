@@ -7,6 +7,7 @@ from driver.config.models import Config
 from driver.config.providers import CommonProviderTable, ProviderTable, ToolTable
 from driver.core.contracts import Contract, Contracts, ToolName, parse_key_carrier
 from driver.core.expressions import Expression
+from driver.core.redaction import redaction
 
 
 def contracts(config: Config) -> Contracts:
@@ -41,5 +42,6 @@ def _declared(tool: ToolTable, provider: ProviderTable) -> Contract:
         approval_expires_s=tool.approval_expires_s,
         error_means=tool.error_means,
         identical=tool.identical,
+        redact=redaction(tool.redact),
         receipt=Expression(tool.receipt) if tool.receipt else None,
     )

@@ -1,11 +1,12 @@
 """What keys of the configuration mean together: the contradictions that no single key shows.
 
-Part of `driver.config`; imports its models. Each rule is a function of the tables it looks at, and returns
-the key that it would have changed, with the reason, or None. A rule never meets a key that is wrong by
-itself: see `driver.config.document.salvage`.
+Part of `driver.config`; imports its models and `driver.core.redaction`. Each rule is a function of the tables
+it looks at, and returns the key that it would have changed, with the reason, or None. A rule never meets a
+key that is wrong by itself: see `driver.config.document.salvage`.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,7 @@ from driver.config.providers import (
     ToolTable,
 )
 from driver.config.table import Table, tables
+from driver.core.redaction import covers
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +253,23 @@ def _read_has_no_effect(tool: ToolTable, _: CommonProviderTable) -> Found:
     return Clash(given[0], 'belongs to a write, and the tool has effect = "read"') if given else None
 
 
+def _receipt_is_not_redacted(tool: ToolTable, _: CommonProviderTable) -> Found:
+    """What other expressions find is looked at when they have found it."""
+    if tool.receipt is None or not _PLAIN_PATH.fullmatch(tool.receipt):
+        return None
+    place = re.split(r"[.\[\]]+", tool.receipt.rstrip("]"))
+    if redacted := [path for path in tool.redact if covers(path, place)]:
+        return Clash(
+            "receipt",
+            f'found "{tool.receipt}", which redact withholds ("{redacted[0]}"): name what may be kept',
+        )
+    return None
+
+
+_PLAIN_PATH: Final = re.compile(r"result(?:\.\w+|\[\d+\])+", re.ASCII)
+"""A JMESPath expression that names one place."""
+
+
 def _probe_reads(probe: ProbeTable, provider: ProviderTable) -> Found:
     target = provider.tools.get(probe.tool)
     if target and target.effect == "read":
@@ -272,5 +291,6 @@ TOOL: Final = (
     _retry_carries_key,
     _retry_asks_nobody,
     _read_has_no_effect,
+    _receipt_is_not_redacted,
 )
 PROBE: Final = (_probe_reads,)

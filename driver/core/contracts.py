@@ -1,7 +1,7 @@
 """What the configuration promises about each tool, as values that decisions are made from.
 
-Part of `driver.core`, pure: imports only `driver.core.expressions`. `driver.config` validates the TOML and
-builds these; nothing here repeats its checks, except those without which a decision would be wrong.
+Part of `driver.core`, pure: imports only `driver.core.{expressions,redaction}`. `driver.config` validates the
+TOML and builds these; nothing here repeats its checks, except those without which a decision would be wrong.
 
 Every default is the careful one: a tool that nobody declared is a write, without a promise of idempotency.
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self, TypeAlias
 
 from driver.core.expressions import Expression
+from driver.core.redaction import Redaction
 
 ToolEffect: TypeAlias = Literal["read", "write"]
 RetryRule: TypeAlias = Literal["never", "same-key"]
@@ -155,6 +156,7 @@ class Contract:
     approval_expires_s: float = 3600.0
     error_means: ErrorMeans = "reported"
     identical: IdenticalRule = "guard-unsettled"
+    redact: Redaction | None = None
     receipt: Expression | None = None
 
     def __post_init__(self) -> None:

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias, cast
 
 from driver.core.attempts import Answered, InputRequired, PeerError, Report, Silence, TaskPending
-from driver.core.strictjson import DEPTH_MAX
+from driver.core.reports import ANSWER_DEPTH_MAX
 from store.records import JsonObject, JsonValue
-
-ANSWER_DEPTH_MAX: Final = DEPTH_MAX - 8
-"""Levels of an answer: an event that holds it may have `DEPTH_MAX`, and wraps it in a few of its own."""
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 

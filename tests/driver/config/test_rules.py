@@ -64,6 +64,10 @@ def clashes(text: str) -> list[str]:
             '[providers.x.tools.t] retry: found "same-key", which needs a key carrier',
         ),
         (
+            STDIO + TOOL + 'receipt = "result.a[0].id"\nredact = ["arguments.a", "result.*.*.id"]',
+            '[providers.x.tools.t] receipt: found "result.a[0].id", which redact withholds ("result.*.*.id")',
+        ),
+        (
             STDIO
             + TOOL
             + 'retry = "same-key"\nidempotent = true\ndedupe_horizon_s = 9\napproval = "required"',
@@ -103,6 +107,8 @@ def test_a_contradiction_names_the_key_to_change(text: str, expected: str) -> No
         STDIO + TOOL + "dedupe_horizon_s = 9",
         STDIO + TOOL + 'retry = "same-key"\nidempotent = true\ndedupe_horizon_s = 9',
         STDIO + PROBE + 'tool = "u"\n[providers.x.tools.u]\neffect = "read"',
+        STDIO + TOOL + 'receipt = "result.a"\nredact = ["result.a.id", "result.b", "arguments.a"]',
+        STDIO + TOOL + 'receipt = "result.*.id | [0]"\nredact = ["result.a.id"]',
     ],
 )
 def test_what_a_rule_allows_is_no_contradiction(text: str) -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver.core.attempts import Answered, InputRequired, PeerError, Report, Silence, TaskPending
+from driver.core.reports import ANSWER_DEPTH_MAX
 from driver.core.strictjson import loads
 from driver.providers.mcp.jsonrpc import (
-    ANSWER_DEPTH_MAX,
     FromPeer,
     Garbage,
     Response,
