@@ -39,7 +39,6 @@ FEATURES: Final = (
     ),
     Feature(McpProviderTable, "trust_annotations", lambda provider: provider.trust_annotations, "false"),
     Feature(ToolTable, "approval", lambda tool: tool.approval != "none", '"none"'),
-    Feature(ToolTable, "retry", lambda tool: tool.retry != "never", '"never"'),
     Feature(ToolTable, "redact", lambda tool: bool(tool.redact), "leave it out"),
     Feature(ToolTable, "probe", lambda tool: tool.probe is not None, "leave the table out"),
     Feature(ToolTable, "compensate", lambda tool: tool.compensate is not None, "leave the table out"),

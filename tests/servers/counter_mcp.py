@@ -1,8 +1,8 @@
 """A well-behaved MCP server over stdio that counts its own effects in a file.
 
-Run it as `python -I -S counter_mcp.py FILE [--modern] [--no-fsync]`. Every execution of a tool appends one
-line to FILE, in one `write` and fsynced before the answer leaves: a test can count what happened, whatever
-died meanwhile.
+Run it as `python -I -S counter_mcp.py FILE [--modern] [--no-fsync] [--deduplicate]`. Every execution of a
+tool appends one line to FILE, in one `write` and fsynced before the answer leaves: a test can count what
+happened, whatever died meanwhile.
 
     {"tool": "count", "key": "op_5d…", "arguments": {"n": 1}, "pid": 4711}
 
@@ -14,7 +14,8 @@ slow   the same, and waits as well: `seconds` (default 1), or until a file named
        never answers.
 fail   does the effect and answers `isError: true`.
 
-It deduplicates nothing: a repeated key is another line. Calls run in threads of their own. `--modern` speaks
+It deduplicates nothing: a repeated key is another line; unless `--deduplicate` lets a key that the file has
+already be answered as its first call would have been. Calls run in threads of their own. `--modern` speaks
 protocol 2026-07-28 (`server/discover`) in place of the `initialize` handshake.
 """
 
@@ -64,7 +65,9 @@ TOOLS: list[dict[str, Any]] = [
 class Counter:
     """One server: its ledger, its answers, and which calls were cancelled."""
 
-    def __init__(self, ledger: str, *, modern: bool, fsync: bool) -> None:
+    def __init__(self, ledger: str, *, modern: bool, fsync: bool, deduplicate: bool) -> None:
+        self._path = Path(ledger)
+        self._deduplicate = deduplicate
         self._ledger = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._modern = modern
         self._fsync = fsync
@@ -128,11 +131,16 @@ class Counter:
     def _effect(self, name: str, key: str | None, arguments: dict[str, Any]) -> int:
         line = {"tool": name, "key": key, "arguments": arguments, "pid": os.getpid()}
         with self._lock:
+            if self._deduplicate and key in self._known_keys():
+                return self._written
             os.write(self._ledger, json.dumps(line).encode() + b"\n")
             if self._fsync:
                 os.fsync(self._ledger)
             self._written += 1
             return self._written
+
+    def _known_keys(self) -> set[str | None]:
+        return {json.loads(line)["key"] for line in self._path.read_text().splitlines()}
 
     def _wait(self, request_id: Any, arguments: dict[str, Any]) -> bool:  # noqa: ANN401 - JSON-RPC ids have no type
         """False: the call was cancelled meanwhile, and heeds it."""
@@ -164,4 +172,9 @@ def _result(name: str, count: int, key: str | None, *, modern: bool) -> dict[str
 
 if __name__ == "__main__":
     options = sys.argv[2:]
-    Counter(sys.argv[1], modern="--modern" in options, fsync="--no-fsync" not in options).serve()
+    Counter(
+        sys.argv[1],
+        modern="--modern" in options,
+        fsync="--no-fsync" not in options,
+        deduplicate="--deduplicate" in options,
+    ).serve()
