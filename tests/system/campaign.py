@@ -56,7 +56,7 @@ CALM: Final = Workload(name="nothing new")
 
 @dataclass(slots=True)
 class Figures:
-    """What was counted over all campaigns of a session."""
+    """What was counted over all campaigns of a test run."""
 
     kills: Counter[str] = field(default_factory=Counter[str])
     """By boundary; `random` where the moment was chance."""

@@ -34,7 +34,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def crowd(request: pytest.FixtureRequest) -> Crowd:
-    """A journal with many operations, in the making since the session began."""
+    """A journal with many operations, in the making since the tests began."""
     return request.config.stash[CROWD]
 
 
