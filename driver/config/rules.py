@@ -213,6 +213,15 @@ def _has_place_for(carrier: str, provider: ProviderTable) -> bool:
             return carrier in {"none", "argument"}
 
 
+def _protocol_keeps_its_headers(provider: ProviderTable) -> Found:
+    carrier, _, name = provider.key.partition(":")
+    if not isinstance(provider, McpProviderTable) or carrier != "header":
+        return None
+    if name.lower() in {"accept", "content-type"} or name.lower().startswith("mcp-"):
+        return Clash("key", f'found "{provider.key}", and MCP sends something else in that header')
+    return None
+
+
 def _idempotency_ends(tool: ToolTable, _: CommonProviderTable) -> Found:
     if tool.idempotent and tool.dedupe_horizon_s is None:
         return Clash(
@@ -284,7 +293,13 @@ CONTROL: Final = (_plaintext_is_allowed, _certificates_need_tls, _key_needs_cert
 JOURNAL: Final = (_reserve_fits,)
 GATEWAY: Final = (_listening_needs_token,)
 SUPERVISOR: Final = (_model_has_name, _model_has_key, _model_has_program, _model_is_remote)
-PROVIDER: Final = (_server_is_one, _children_need_argv, _variables_are_distinct, _carrier_suits_kind)
+PROVIDER: Final = (
+    _server_is_one,
+    _children_need_argv,
+    _variables_are_distinct,
+    _carrier_suits_kind,
+    _protocol_keeps_its_headers,
+)
 TOOL: Final = (
     _idempotency_ends,
     _retry_is_idempotent,

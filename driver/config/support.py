@@ -31,12 +31,6 @@ FEATURES: Final = (
     Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
     Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
     Feature(CommonProviderTable, "kind", lambda provider: _kind(provider) != "mcp", '"mcp"'),
-    Feature(
-        CommonProviderTable,
-        "key",
-        lambda provider: provider.key.partition(":")[0] not in {"none", "meta", "argument"},
-        '"none", "meta" or "argument:NAME"',
-    ),
     Feature(McpProviderTable, "trust_annotations", lambda provider: provider.trust_annotations, "false"),
     Feature(ToolTable, "approval", lambda tool: tool.approval != "none", '"none"'),
     Feature(ToolTable, "redact", lambda tool: bool(tool.redact), "leave it out"),

@@ -6,7 +6,8 @@ happened, whatever died meanwhile.
 
     {"tool": "count", "key": "op_5d…", "arguments": {"n": 1}, "pid": 4711}
 
-`key` is the idempotency key that the call carried in `_meta` (null where there was none). Tools:
+`key` is the idempotency key that the call carried in `_meta`, or as SEP-3182 proposed (null where there was
+none). Tools:
 
 count  does the effect and answers `{"count": N, "key": …}`, N being the number of lines this process wrote.
 slow   the same, and waits as well: `seconds` (default 1), or until a file named `until` exists; `when` is
@@ -116,7 +117,7 @@ class Counter:
         name: str = params["name"]
         arguments: dict[str, Any] = params.get("arguments") or {}
         meta: dict[str, Any] = params.get("_meta") or {}
-        key: str | None = meta.get(KEY_NAME)
+        key: str | None = meta.get(KEY_NAME, params.get("idempotencyKey"))
         if name not in {"count", "slow", "fail"}:
             self._send({"id": message["id"], "error": {"code": -32602, "message": f"Unknown tool: {name}"}})
             return

@@ -49,6 +49,7 @@ def clashes(text: str) -> list[str]:
             "[providers.x] env_files: A stands in env too",
         ),
         (STDIO + 'key = "header:K"', '[providers.x] key: found "header:K"'),
+        (MCP + 'url = "http://h"\nkey = "header:Mcp-Method"', '[providers.x] key: found "header:Mcp-Method"'),
         ('[providers.x]\nkind = "command"\nkey = "meta"', '[providers.x] key: found "meta"'),
         (
             '[providers.x]\nkind = "http"\nbase_url = "http://h"\nkey = "sep3182"',

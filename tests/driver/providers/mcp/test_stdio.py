@@ -128,13 +128,14 @@ async def test_the_served_tools_can_be_listed(stage: Stage) -> None:
         (NoKey(), "op_1", {"key": None, "arguments": {"n": 1}}),
         (ArgumentKey("label"), "op_1", {"key": None, "arguments": {"n": 1, "label": "op_1"}}),
         (ArgumentKey("label"), None, {"key": None, "arguments": {"n": 1}}),
-        (Sep3182Key(), "op_1", {"key": None, "arguments": {"n": 1}}),
+        (Sep3182Key(), "op_1", {"key": "op_1", "arguments": {"n": 1}}),
+        (Sep3182Key(), None, {"key": None, "arguments": {"n": 1}}),
     ],
 )
 async def test_the_key_travels_as_configured(
     tmp_path: Path, carrier: KeyCarrier | None, key: str | None, line: JsonObject
 ) -> None:
-    """In `_meta` by default, as an argument, or not at all; never where nobody asked for it."""
+    """In `_meta` by default, as an argument, beside the arguments, or not at all."""
     ledger = tmp_path / "ledger"
     async with staged(stdio("counter_mcp.py", ledger), ledger, key=carrier) as stage:
         report = await stage.dispatch(stage.call("count", {"n": 1}, key=key))
