@@ -4,7 +4,8 @@ Part of `store`; imports its own modules. Callers hand in whole units of work; o
 waits, runs it in the connection's thread as one group commit, and releases each caller when its own unit is
 durable. Reads run between commits, in the same thread.
 
-* A caller that is cancelled stops waiting. Its unit runs all the same, whole.
+* A caller that is cancelled stops waiting. What it writes is written all the same, whole; a read that nobody
+  waits for any more is left out, so that callers who come and go cannot hold up the commits.
 * A unit's own exception reaches its caller alone; what it had written is undone.
 * When the journal fails, every caller gets `JournalFailed`, nothing more is written, and `open_journal`
   raises it out of its block, whatever else was going on.
@@ -75,6 +76,10 @@ class _Call(Generic[U]):
 
     unit: Callable[[U], object]
     waiter: asyncio.Future[object] | None
+
+    @property
+    def is_awaited(self) -> bool:
+        return self.waiter is not None and not self.waiter.done()
 
     def release(self, outcome: Outcome) -> None:
         if self.waiter is None or self.waiter.done():  # nobody waits, or not any more
@@ -190,7 +195,10 @@ class Journal:
         return await self._wait_for(self._writes, unit)
 
     async def read(self, unit: Callable[[View], T]) -> T:
-        """Run `unit` between two commits, and return what it returned. Otherwise as `transact`."""
+        """Run `unit` between two commits, and return what it returned. Otherwise as `transact`.
+
+        Cancelled before its turn, it does not run.
+        """
         return await self._wait_for(self._reads, unit)
 
     def later(self, unit: Callable[[Transaction], None]) -> None:
@@ -312,7 +320,7 @@ class Journal:
     async def _read_what_waits(self) -> None:
         if not self._reads:
             return
-        calls = _take(self._reads, self._settings.batch_max)
+        calls = [call for call in _take(self._reads, self._settings.batch_max) if call.is_awaited]
         self._let_in()
         try:
             outcomes = await self._run(partial(self._writer.read, [call.unit for call in calls]))

@@ -13,7 +13,7 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from store.errors import JournalClosed, JournalFailed, QueueFull
-from store.journal import JournalSettings
+from store.journal import Journal, JournalSettings
 from store.records import StoredEvent
 from store.transaction import Transaction
 from store.view import View
@@ -156,6 +156,27 @@ async def test_reads_see_what_was_committed_before_them(opened: Open) -> None:
         with pytest.raises(LookupError):
             await journal.read(wrong)
         assert await journal.read(lambda view: view.last_seq) == 1
+
+
+async def test_a_read_that_nobody_waits_for_is_not_made(opened: Open) -> None:
+    """Callers who ask and go away do not hold up the commits behind them."""
+    made: list[int] = []
+
+    async def ask(journal: Journal, count: int) -> None:
+        async with create_task_group() as tasks:
+            for n in range(count):
+                tasks.start_soon(journal.read, partial(lambda n, _view: made.append(n), n))
+            await checkpoint()
+            tasks.cancel_scope.cancel()
+
+    async with opened() as journal:
+        async with create_task_group() as tasks:
+            tasks.start_soon(journal.transact, record)  # the reads wait behind it
+            await checkpoint()
+            tasks.start_soon(ask, journal, 100)
+        assert made == []
+        await journal.read(lambda _view: made.append(-1))
+        assert made == [-1]
 
 
 async def test_a_lazy_write_rides_with_the_next_commit(opened: Open) -> None:
