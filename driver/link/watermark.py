@@ -3,10 +3,12 @@
 Part of `driver.link`; imports `store`. It is written lazily, with the next commit: losing it costs a resend.
 """
 
+from contextlib import suppress
 from threading import Lock
 
 import anyio
 
+from store.errors import JournalClosed
 from store.journal import Journal
 from store.records import JournalId
 from store.transaction import Transaction
@@ -23,13 +25,18 @@ class Watermark:
         self._moved = anyio.Event()
 
     def move(self, journal_id: JournalId, seq: int) -> None:
-        """Have `seq` written with the next commit, instead of what still waits."""
+        """Have `seq` written with the next commit, instead of what still waits.
+
+        A journal that is closing drops it, so that a listener of its last commits may call this. Raises
+        `JournalFailed`.
+        """
         self._reached = seq
         self._moved.set()
         with self._lock:
             waits, self._mark = self._mark is not None, (journal_id, seq)
         if not waits:
-            self._journal.later(self._write)
+            with suppress(JournalClosed):
+                self._journal.later(self._write)
 
     async def reached(self, seq: int) -> None:
         """Return once the plane has acknowledged `seq` in this process life."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from driver.link.watermark import Watermark
@@ -45,6 +46,18 @@ async def test_a_mark_of_another_history_is_dropped(tmp_path: Path) -> None:
         Watermark(rig.journal).move(JournalId("0" * 32), 1)
         await commit(rig.journal)
         assert rig.journal.statistics().acked_seq == 0
+
+
+async def test_a_mark_may_follow_the_last_commit_of_a_journal_that_closes(tmp_path: Path) -> None:
+    """Stand-alone, commits acknowledge themselves, and the last one while the journal closes: no failure."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        journal_id = await rig.journal.read(lambda view: view.journal_id)
+        watermark = Watermark(rig.journal)
+        rig.journal.subscribe(lambda events: watermark.move(journal_id, events[-1].seq))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(commit, rig.journal)
+            await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
 
 
 async def test_whoever_waits_for_a_mark_is_told_when_it_is_reached(tmp_path: Path) -> None:
