@@ -1,7 +1,7 @@
 """A journal with a hundred thousand operations in it, made through the store's own API.
 
-Run as `python -m tests.system.crowd STATE_DIR RUNTIME_DIR`. It takes a while, on one core: pytest starts it in
-the background as soon as it knows that a test wants it, at the lowest priority.
+Run as `python -m tests.system.crowd STATE_DIR RUNTIME_DIR`. It takes a while, on one core: pytest starts it
+in the background as soon as it knows that a test wants it, at the lowest priority.
 """
 
 import os
