@@ -82,4 +82,5 @@ def _mcp_settings(name: str, table: McpProviderTable, config: Config) -> McpSett
         key=parse_key_carrier(table.key),
         late_result_s=table.late_result_s,
         answer_max_bytes=table.answer_max_bytes,
+        trust_annotations=table.trust_annotations,
     )

@@ -35,6 +35,7 @@ from driver.engine.intake import Intake
 from driver.engine.machine import machine
 from driver.engine.posture import Posture
 from driver.engine.recovery import recover
+from driver.engine.terms import Terms
 from driver.faults import Boundary
 from driver.link.link import Link
 from driver.link.watermark import Watermark
@@ -133,12 +134,12 @@ class Daemon:
         self.journal = journal
         self._posture = Posture(fence=None, confirmed=config.control is None)
         self._providers: Mapping[str, Provider] = assembly.providers(config, self._late)
-        self._contracts = contracts(config)
+        self._terms = Terms(contracts(config), self._providers)
         self._machine = machine()
         self._dispatcher = Dispatcher(
             journal=journal,
             providers=self._providers,
-            contracts=self._contracts,
+            terms=self._terms,
             posture=self._posture,
             limits=assembly.limits(config),
             clock=_now,
@@ -166,7 +167,7 @@ class Daemon:
     async def _start(self, tasks: anyio.abc.TaskGroup) -> None:
         started = DriverStarted(software=self._identity.software)
         await self.journal.transact(lambda tx: announce(tx, started))
-        recovered = await recover(self.journal, self._contracts, self._machine, self._boundary)
+        recovered = await recover(self.journal, self._terms, self._machine, self._boundary)
         self._config.work_dir.mkdir(mode=0o700, exist_ok=True)
         for provider in self._providers.values():
             await tasks.start(provider.run)
@@ -227,7 +228,7 @@ class Daemon:
             journal=self.journal,
             dispatcher=self._dispatcher,
             providers=self._providers,
-            contracts=self._contracts,
+            terms=self._terms,
             posture=self._posture,
             limits=assembly.limits(self._config),
             scope=self._config.scope,

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from driver.config.errors import Problem, TablePath
 from driver.config.models import Config, ControlTable, DriverTable, SupervisorTable
-from driver.config.providers import CommonProviderTable, McpProviderTable, ToolTable
+from driver.config.providers import CommonProviderTable, ToolTable
 from driver.config.table import Table, tables
 
 T = TypeVar("T", bound=Table)
@@ -31,7 +31,6 @@ FEATURES: Final = (
     Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
     Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
     Feature(CommonProviderTable, "kind", lambda provider: _kind(provider) != "mcp", '"mcp"'),
-    Feature(McpProviderTable, "trust_annotations", lambda provider: provider.trust_annotations, "false"),
     Feature(ToolTable, "approval", lambda tool: tool.approval != "none", '"none"'),
     Feature(ToolTable, "redact", lambda tool: bool(tool.redact), "leave it out"),
     Feature(ToolTable, "probe", lambda tool: tool.probe is not None, "leave the table out"),

@@ -49,6 +49,11 @@ def args_digest(tool: str, arguments: JsonObject) -> Digest:
     return _digest([tool, arguments])
 
 
+def definition_digest(definition: JsonObject) -> Digest:
+    """Return what two listings of a tool share exactly where nothing about it changed between them."""
+    return _digest(definition)
+
+
 def content_digest(kind: JsonValue, run_id: JsonValue, data: JsonValue) -> Digest:
     """Return what two deliveries of the same command share.
 

@@ -7,10 +7,11 @@ import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from driver.core.contracts import Contract, Contracts
+from driver.core.contracts import Contract
 from driver.engine.history import rests
 from driver.engine.machine import Machine
 from driver.engine.queue import Waiting
+from driver.engine.terms import Terms
 from store.events import Draft, EventData, OperationStarted
 from store.lifecycle import State
 from store.records import (
@@ -83,7 +84,7 @@ def may_begin(view: View, record: OperationRecord) -> bool:
     return record.state is State.ACCEPTED or rests(view, record)
 
 
-def load(view: View, place: Waiting, contracts: Contracts) -> Assignment | None:
+def load(view: View, place: Waiting, terms: Terms) -> Assignment | None:
     """Return the whole of a waiting operation; None where it has ended, or was erased, meanwhile."""
     record = view.operation(place.operation_id)
     if record is None or not may_begin(view, record):
@@ -99,7 +100,7 @@ def load(view: View, place: Waiting, contracts: Contracts) -> Assignment | None:
         tool=record.tool,
         arguments=json.loads(payload)["arguments"],
         args_digest=record.args_digest,
-        contract=contracts.lookup(record.tool),
+        contract=terms.lookup(record.tool),
         attempt=record.attempt_count + 1,
         expires_at=place.expires_at,
         traceparent=place.traceparent,

@@ -34,7 +34,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from driver.core.attempts import NotSent, Phase, Report, ToolCall
 from driver.core.classify import classify
 from driver.core.conclusion import Attempted, Outcome
-from driver.core.contracts import Contracts, ToolName
+from driver.core.contracts import ToolName
 from driver.core.dispatch import Go, LookFacts, last_look
 from driver.core.retry import Again, Enough, can_be_bettered
 from driver.engine.assignments import Assignment, intent, load, may_begin
@@ -45,6 +45,7 @@ from driver.engine.posture import Limits, Posture, Slots
 from driver.engine.queue import Queue, Waiting
 from driver.engine.reports import abandoned, broken, no_provider, unsent
 from driver.engine.running import Later, Over, Running, Started, Step
+from driver.engine.terms import Terms
 from driver.faults import Boundary
 from driver.providers.protocol import Provider
 from store.events import OperationNotExecuted, OperationStarted
@@ -69,7 +70,7 @@ class Dispatcher:
         *,
         journal: Journal,
         providers: Mapping[str, Provider],
-        contracts: Contracts,
+        terms: Terms,
         posture: Posture,
         limits: Limits,
         clock: Callable[[], datetime],
@@ -78,7 +79,7 @@ class Dispatcher:
     ) -> None:
         self._journal = journal
         self._providers = providers
-        self._contracts = contracts
+        self._terms = terms
         self._posture = posture
         self._limits = limits
         self._clock = clock
@@ -173,7 +174,7 @@ class Dispatcher:
 
     async def _run_waiting(self, place: Waiting) -> None:
         """Steps 2 to 6 for an operation that waited; its slot is taken."""
-        assignment = await self._journal.read(lambda view: load(view, place, self._contracts))
+        assignment = await self._journal.read(lambda view: load(view, place, self._terms))
         if assignment is None:
             self._release(place.operation_id)
             return
@@ -188,6 +189,7 @@ class Dispatcher:
     async def _finish_started(self, running: Running) -> None:
         """Steps 4 to 6."""
         self._boundary("dispatch.intent_committed")
+        self._terms.warn(running.assignment.tool, running.assignment.contract)
         began = anyio.current_time()
         word: Outcome | None = await self._refused_at_last(running)
         if word is None:
@@ -305,7 +307,7 @@ class Dispatcher:
             found = tx.operation(operation_id)
             if found is None:
                 return False
-            return record_late(tx, operation_id, attempt, report, self._contracts.lookup(found.tool))
+            return record_late(tx, operation_id, attempt, report, self._terms.lookup(found.tool))
 
         over = await self._journal.transact(record)
         log.info("late_result", operation_id=operation_id, attempt=attempt)

@@ -27,7 +27,7 @@ from driver.core.answers import Answer, Repeat, Reply, Silent
 from driver.core.attempts import NotSent, ToolCall
 from driver.core.codec import render
 from driver.core.commands import InvalidData, ToolCallData
-from driver.core.contracts import Contract, Contracts, ToolName
+from driver.core.contracts import Contract, ToolName
 from driver.core.frames import CommandFrame, InvalidCommand, Refused, Retired
 from driver.core.identity import args_digest, operation_id
 from driver.core.strictjson import dumps_compact
@@ -37,6 +37,7 @@ from driver.engine.dispatcher import Dispatcher
 from driver.engine.posture import Limits, Posture
 from driver.engine.queue import Waiting
 from driver.engine.reports import no_provider
+from driver.engine.terms import Terms
 from driver.faults import Boundary
 from driver.providers.protocol import Provider
 from store.events import (
@@ -92,7 +93,7 @@ class Intake:
         journal: Journal,
         dispatcher: Dispatcher,
         providers: Mapping[str, Provider],
-        contracts: Contracts,
+        terms: Terms,
         posture: Posture,
         limits: Limits,
         scope: str,
@@ -101,7 +102,7 @@ class Intake:
         self._journal = journal
         self._dispatcher = dispatcher
         self._providers = providers
-        self._contracts = contracts
+        self._terms = terms
         self._posture = posture
         self._limits = limits
         self._scope = scope
@@ -140,7 +141,7 @@ class Intake:
                 kind="",
                 raw={},
                 candidate=asked,
-                contract=self._contracts.lookup(""),
+                contract=self._terms.lookup(""),
                 expires_in_ms=None,
                 traceparent=None,
             )
@@ -153,7 +154,7 @@ class Intake:
             kind=frame.kind,
             raw=frame.data,
             candidate=asked,
-            contract=self._contracts.lookup(tool),
+            contract=self._terms.lookup(tool),
             expires_in_ms=frame.expires_in_ms,
             traceparent=frame.traceparent,
             ready=ready,

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from driver.core.contracts import Contracts
 from driver.core.dispatch import EndAttempt, Requeue
 from driver.core.dispatch import recover as recovery
 from driver.core.retry import Again, delay_s
@@ -21,6 +20,7 @@ from driver.engine.endings import end_attempt, lost
 from driver.engine.history import rests, runs
 from driver.engine.machine import Machine
 from driver.engine.queue import Waiting
+from driver.engine.terms import Terms
 from driver.faults import Boundary
 from store.events import DriverRecovered
 from store.journal import Journal
@@ -40,7 +40,7 @@ class Recovered:
     unknown: int
 
 
-async def recover(journal: Journal, contracts: Contracts, machine: Machine, boundary: Boundary) -> Recovered:
+async def recover(journal: Journal, terms: Terms, machine: Machine, boundary: Boundary) -> Recovered:
     """Decide every open operation.
 
     Where no attempt runs, it waits on. Where one did, nobody can know what became of that: the operation is
@@ -52,7 +52,7 @@ async def recover(journal: Journal, contracts: Contracts, machine: Machine, boun
     places: list[Waiting] = []
     unknown = after = 0
     while True:
-        page = await journal.transact(partial(_decide, contracts=contracts, machine=machine, after=after))
+        page = await journal.transact(partial(_decide, terms=terms, machine=machine, after=after))
         boundary("recovery.page")
         places += page.waiting
         unknown += page.unknown
@@ -74,34 +74,32 @@ class _Page:
     """Where the next page begins; None where there is none."""
 
 
-def _decide(tx: Transaction, *, contracts: Contracts, machine: Machine, after: int) -> _Page:
+def _decide(tx: Transaction, *, terms: Terms, machine: Machine, after: int) -> _Page:
     """Decide one page of open operations."""
     page = tx.open_operations(after, PAGE)
-    places = [_recovered(tx, record, contracts, machine) for record in page]
+    places = [_recovered(tx, record, terms, machine) for record in page]
     waits = tuple(place for place in places if place is not None)
     last = page[-1].accepted_seq if len(page) == PAGE else None
     return _Page(waiting=waits, unknown=len(page) - len(waits), last=last)
 
 
-def _recovered(
-    tx: Transaction, record: OperationRecord, contracts: Contracts, machine: Machine
-) -> Waiting | None:
+def _recovered(tx: Transaction, record: OperationRecord, terms: Terms, machine: Machine) -> Waiting | None:
     """Return where the operation waits from now on; None where it has ended."""
-    contract = contracts.lookup(record.tool)
+    contract = terms.lookup(record.tool)
     match recovery(record.state, runs=runs(tx, record)):
         case Requeue():
-            return waiting(record, due_at=_due_at(tx, record, contracts))
+            return waiting(record, due_at=_due_at(tx, record, terms))
         case EndAttempt():
             decision = end_attempt(tx, record.operation_id, contract, lost(record), machine, go_on=True)
             return waiting(record, due_at=decision.at) if isinstance(decision, Again) else None
 
 
-def _due_at(view: View, record: OperationRecord, contracts: Contracts) -> datetime | None:
+def _due_at(view: View, record: OperationRecord, terms: Terms) -> datetime | None:
     """When an operation between two attempts may have the next: the wait that it was in begins again."""
     if not rests(view, record):
         return None
     newest = view.attempts(record.operation_id)[-1]
     assert newest.ended_at is not None, "no attempt runs"
-    backoff_s = contracts.lookup(record.tool).retry_backoff_s
+    backoff_s = terms.lookup(record.tool).retry_backoff_s
     wait_s = delay_s(backoff_s, newest.attempt, random.random())  # noqa: S311 - jitter
     return moment(newest.ended_at) + timedelta(seconds=wait_s)

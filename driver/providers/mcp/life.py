@@ -236,6 +236,10 @@ class Life:
         """The tools of the newest list."""
         return tuple(self._tools.values())
 
+    def tool(self, name: str) -> ServedTool | None:
+        """The tool of that name in the newest list."""
+        return self._tools.get(name)
+
     @property
     def stale(self) -> bool:
         """True where the server has said that its list is another one now."""
@@ -262,7 +266,7 @@ class Life:
             return arguments
         tool = self._tools.get(call.tool)
         if tool is None:
-            return NotSent(reason="unknown_tool", message=self._unknown(call.tool))
+            return self.unknown(call.tool)
         problem = tool.input_schema.problem(arguments)
         if problem is None:
             return None
@@ -270,11 +274,13 @@ class Life:
             reason="invalid_arguments", message=f"the arguments of {call.tool} do not fit: {problem}"
         )
 
-    def _unknown(self, name: str) -> str:
+    def unknown(self, name: str) -> NotSent:
+        """Return what a call of a tool is told that the newest list does not have."""
         names = sorted(self._tools)
         known = ", ".join(names[:TOOLS_NAMED_MAX]) or "none"
         more = f" and {len(names) - TOOLS_NAMED_MAX} more" if len(names) > TOOLS_NAMED_MAX else ""
-        return f"provider {self._settings.name} has no tool {name!r}; its tools are: {known}{more}"
+        message = f"provider {self._settings.name} has no tool {name!r}; its tools are: {known}{more}"
+        return NotSent(reason="unknown_tool", message=message)
 
     async def _list(self, dialect: Dialect) -> None:
         """Raises `_NoList` where the server does not answer."""

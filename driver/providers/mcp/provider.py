@@ -18,10 +18,12 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from driver.core.attempts import NotSent, Phase, Report, ToolCall
 from driver.core.backoff import delay_s
+from driver.core.identity import definition_digest
 from driver.providers.mcp.life import ConnectFailed, Life, Mode
 from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.tools import ServedTool
 from driver.providers.protocol import LateResults, Progress
+from store.records import Digest
 
 HOLD_S: Final = 5.0
 """A call waits for a start that is due within this; one that is due later refuses it at once."""
@@ -40,7 +42,7 @@ class _Start:
 
 
 class McpProvider:
-    """A `Provider` of kind `mcp`."""
+    """A `Provider` of kind `mcp`, which is `Describing`."""
 
     def __init__(self, settings: McpSettings, late: LateResults) -> None:
         self._settings = settings
@@ -112,6 +114,23 @@ class McpProvider:
                 reason="deadline", message="the deadline passed before the server could take the call"
             )
         return life if isinstance(life, NotSent) else await life.call(call, progress, deadline)
+
+    def reads(self, tool: str) -> bool:
+        """See `Describing.reads`."""
+        life = self._life
+        if not self._settings.trust_annotations or life is None or life.over or life.stale:
+            return False
+        served = life.tool(tool)
+        return served is not None and served.read_only_hint
+
+    async def definition(self, tool: str) -> Digest | NotSent:
+        """See `Describing.definition`."""
+        life = await self._usable()
+        if isinstance(life, NotSent):
+            return life
+        await life.refresh()
+        served = life.tool(tool)
+        return life.unknown(tool) if served is None else definition_digest(served.definition)
 
     async def list_tools(self) -> tuple[ServedTool, ...] | NotSent:
         """Start and connect the server, and return the tools that it really serves."""

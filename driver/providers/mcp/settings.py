@@ -56,6 +56,7 @@ class McpSettings:
     key: KeyCarrier = field(default_factory=MetaKey)
     late_result_s: float = LATE_RESULT_S
     answer_max_bytes: int = ANSWER_BYTES_MAX
+    trust_annotations: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.key, HeaderKey) and isinstance(self.server, StdioServer):

@@ -69,7 +69,6 @@ def test_exactly_what_is_not_built_is_refused() -> None:
         '[supervisor]\nmodel = "command"\nargv = ["triage"]',
         "[gateway]",
         "[driver]\nallow_self_approval = true",
-        '[providers.x]\nkind = "mcp"\nargv = ["x"]\ntrust_annotations = true',
     ],
 )
 def test_a_feature_that_is_not_built_is_the_only_problem(text: str) -> None:

@@ -19,20 +19,32 @@ from anyio.abc import TaskStatus
 from driver.core.attempts import Answered, NotSent, Phase, Report, Silence, ToolCall
 from driver.core.contracts import Contract, Contracts, ToolName
 from driver.core.frames import CommandFrame
+from driver.core.identity import definition_digest
 from driver.core.retry import MachineClock
 from driver.engine.desk import ControlDesk, Identity
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
 from driver.engine.posture import Limits, Posture
 from driver.engine.recovery import Recovered, recover
+from driver.engine.terms import Terms
 from driver.providers.protocol import Progress
 from store.journal import Journal, open_journal
-from store.records import BootId, CommandId, JournalId, JsonObject, OperationRecord, RunId, StoredEvent
+from store.records import (
+    BootId,
+    CommandId,
+    Digest,
+    JournalId,
+    JsonObject,
+    OperationRecord,
+    RunId,
+    StoredEvent,
+)
 from store.settings import JournalSettings
 from store.view import View
 
 SCOPE = "test"
 RUN = RunId("run-1")
+DECLARED = Contract(declared=True)
 
 
 class Clock:
@@ -71,6 +83,10 @@ class ScriptedProvider:
     executed: list[ToolCall] = field(default_factory=list[ToolCall])
     prepared: list[ToolCall] = field(default_factory=list[ToolCall])
     held_in_prepare: bool = False
+    read_only: bool = False
+    """Whether the tool is described, to be believed, as one that only reads."""
+    served: JsonObject = field(default_factory=lambda: {"name": "act"})
+    """The tool's definition."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         task_status.started()
@@ -103,6 +119,12 @@ class ScriptedProvider:
             if phase is Phase.WRITTEN and self.fails is not None:
                 raise self.fails
         return self.answers.pop(0) if self.answers else self.answer
+
+    def reads(self, tool: str) -> bool:
+        return self.read_only and self.connected
+
+    async def definition(self, tool: str) -> Digest | NotSent:
+        return definition_digest(self.served)
 
     async def close(self) -> None: ...
 
@@ -243,16 +265,18 @@ async def engine(
     bounds: Limits | None = None,
     confirmed: bool = True,
     clock: Clock | None = None,
+    undeclared: bool = False,
     boundary: Callable[[str], None] = lambda _name: None,
 ) -> AsyncGenerator[Rig]:
     """Open the journal in `folder`, recover, and run the engine until the block ends."""
     clock = clock or Clock()
-    contracts = Contracts(tools={ToolName("tools", "act"): contract or Contract()})
+    contracts = Contracts(tools={} if undeclared else {ToolName("tools", "act"): contract or DECLARED})
+    terms = Terms(contracts, {"tools": provider})
     settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
     (folder / "run").mkdir(exist_ok=True)
     async with open_journal(settings, clock=clock, new_id=lambda: uuid4().hex) as journal:
-        recovered = await recover(journal, contracts, clock.machine, boundary)
-        rig = _build(journal, provider, clock, contracts, bounds or limits(), boundary)
+        recovered = await recover(journal, terms, clock.machine, boundary)
+        rig = _build(journal, provider, clock, terms, bounds or limits(), boundary)
         rig.recovered = recovered
         rig.posture.confirmed = confirmed
         async with anyio.create_task_group() as tasks:
@@ -267,7 +291,7 @@ def _build(
     journal: Journal,
     provider: ScriptedProvider,
     clock: Clock,
-    contracts: Contracts,
+    terms: Terms,
     bounds: Limits,
     boundary: Callable[[str], None],
 ) -> Rig:
@@ -276,7 +300,7 @@ def _build(
     dispatcher = Dispatcher(
         journal=journal,
         providers=providers,
-        contracts=contracts,
+        terms=terms,
         posture=posture,
         limits=bounds,
         clock=clock,
@@ -287,7 +311,7 @@ def _build(
         journal=journal,
         dispatcher=dispatcher,
         providers=providers,
-        contracts=contracts,
+        terms=terms,
         posture=posture,
         limits=bounds,
         scope=SCOPE,

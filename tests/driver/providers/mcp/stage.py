@@ -126,6 +126,7 @@ async def staged(
     key: KeyCarrier | None = None,
     late_result_s: float = LATE_S,
     answer_max_bytes: int = 1_048_576,
+    trust_annotations: bool = False,
 ) -> AsyncGenerator[Stage]:
     """Run a provider of `server`, and close it at the end."""
     stage = Stage(ledger)
@@ -135,6 +136,7 @@ async def staged(
         key=key or MetaKey(),
         late_result_s=late_result_s,
         answer_max_bytes=answer_max_bytes,
+        trust_annotations=trust_annotations,
     )
     stage.provider = provider = McpProvider(settings, stage.on_late)
     async with anyio.create_task_group() as tasks:

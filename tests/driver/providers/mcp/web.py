@@ -40,6 +40,9 @@ class Web:
     answer: Answer | None = None
     session: str | None = None
     refuses: int | None = None
+    tools: list[JsonValue] = field(
+        default_factory=lambda: [{"name": "act", "inputSchema": {"type": "object"}}]
+    )
     requests: list[Request] = field(default_factory=list[Request])
     connections: int = 0
     port: int = 0
@@ -95,7 +98,7 @@ class Web:
             info: JsonObject = {"name": "web", "version": "1"}
             return {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": info}
         if method == "tools/list":
-            return {"tools": [{"name": "act", "inputSchema": {"type": "object"}}], **cached}
+            return {"tools": self.tools, **cached}
         return {} if method == "ping" and self.era == LEGACY else None
 
 

@@ -1,0 +1,59 @@
+"""The terms of each tool: its contract, or what holds for a tool that has none.
+
+Part of `driver.engine`; imports `driver.config.errors`, `driver.core` and `driver.providers`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from driver.config.errors import toml_name
+from driver.core.contracts import Contract, Contracts, ToolName
+from driver.providers.describing import Describing
+from driver.providers.protocol import Provider
+
+log = structlog.get_logger(__name__)
+
+NAMED_MAX: Final = 1_024
+"""Undeclared tools that one process life warns of: their names come from outside."""
+
+
+class Terms:
+    """Today's contracts, as the rest of the engine asks for them."""
+
+    def __init__(self, contracts: Contracts, providers: Mapping[str, Provider]) -> None:
+        self._contracts = contracts
+        self._describing = {
+            name: provider for name, provider in providers.items() if isinstance(provider, Describing)
+        }
+        self._named: set[str] = set()
+
+    def lookup(self, tool: str) -> Contract:
+        """Return the contract of `tool`, as a command names it.
+
+        One that nobody declared is a write, unless its provider says that it only reads, is to be trusted in
+        that (`trust_annotations`), and has said so by now.
+        """
+        contract = self._contracts.lookup(tool)
+        if contract.declared or not self._describing:
+            return contract
+        name = ToolName.parse(tool)
+        provider = self._describing.get(name.provider)
+        if provider is None or not provider.reads(name.tool):
+            return contract
+        return replace(contract, effect="read")
+
+    def warn(self, tool: str, contract: Contract) -> None:
+        """Say, once in a process life, that a tool was called that no contract declares."""
+        if contract.declared or tool in self._named or len(self._named) >= NAMED_MAX:
+            return
+        self._named.add(tool)
+        name = ToolName.parse(tool)
+        log.warning(
+            "tool_not_declared",
+            tool=tool,
+            taken_for=contract.effect,
+            declare=f"[{toml_name(('providers', name.provider, 'tools', name.tool))}]",
+        )
