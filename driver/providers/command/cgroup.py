@@ -53,15 +53,6 @@ def make(parent: Path, name: str) -> Path | None:
     return None
 
 
-def enter(group: Path, pid: int) -> bool:
-    """Move a process into `group`, and return whether that was possible. What it starts will be there too."""
-    try:
-        (group / "cgroup.procs").write_text(str(pid))
-    except OSError:
-        return False
-    return True
-
-
 def end(group: Path) -> bool:
     """Kill all that is in `group`, and return whether nothing is left of it. The group itself goes too."""
     deadline = time.monotonic() + END_S

@@ -40,13 +40,12 @@ def conclude(place: Place) -> Finished | Lost:
 
 def _clear(place: Place, origin: Origin, ended: Ended | None) -> None:
     started = place.started()
-    cleared = True
-    if origin.cgroup is not None:
-        cleared = cgroup.end(Path(origin.cgroup))
-    elif ended is None and started is not None and origin.namespace == remains.namespace():
+    cleared = not (ended and ended.processes_left)
+    if ended is None and started is not None and origin.namespace == remains.namespace():
         cleared = remains.end_program(started)
-    elif ended is not None:
-        cleared = not ended.processes_left
+    if origin.cgroup is not None:
+        # whatever the shim could not end itself: it was killed, or something belongs to another user
+        cleared = cgroup.end(Path(origin.cgroup))
     if not cleared:
         log.warning("processes_survived", operation_id=place.operation_id, attempt=place.attempt)
 

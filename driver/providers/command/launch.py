@@ -38,9 +38,9 @@ class Launch:
     """Everything that a start needs. Whoever has one closes it."""
 
     program: Program
-    path: bytes
-    argv: tuple[bytes, ...]
-    env: Mapping[bytes, bytes]
+    path: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
     stdin: bytes | None
     folder: int
     """A descriptor of the working folder."""
@@ -72,9 +72,9 @@ def locate(settings: CommandSettings, filled: Filled) -> Launch:
         env = environment(settings.env, settings.env_files)
         return Launch(
             program=filled.program,
-            path=os.fsencode(_path_of(filled.argv[0], folder, env)),
-            argv=tuple(word.encode() for word in filled.argv),
-            env={name.encode(): value.encode() for name, value in env.items()},
+            path=_path_of(filled.argv[0], folder, env),
+            argv=filled.argv,
+            env=env,
             stdin=filled.stdin,
             folder=folder,
         )

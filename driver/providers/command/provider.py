@@ -9,7 +9,7 @@ shims, each until its own deadline, and the next life of the daemon readopts the
 
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,16 @@ from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
 from driver.core.attempts import NotSent, Phase, Report, Silence, ToolCall
-from driver.providers.command import cgroup, spawn
+from driver.providers.command import cgroup
 from driver.providers.command.errors import AttemptExists, Refused
 from driver.providers.command.findings import conclude
 from driver.providers.command.launch import fill, locate
 from driver.providers.command.settings import CommandSettings
-from driver.providers.command.shim import KILL_S, TERM_S
+from driver.providers.command.shim.words import KILL_S, TERM_S
+from driver.providers.command.spawn import spawn
 from driver.providers.command.spool import Spool
 from driver.providers.command.tether import Tether
+from driver.providers.command.zygote import Zygote
 from driver.providers.protocol import Progress
 from driver.providers.readoption import Finished, Lost, Readopted
 from store.records import OperationId
@@ -53,6 +55,7 @@ class CommandProvider:
     def __init__(self, settings: CommandSettings) -> None:
         self._settings = settings
         self._spool = Spool(settings.spool)
+        self._zygote = Zygote()
         self._group: Path | None = None
         self._tethers: set[Tether] = set()
         self._calls = 0
@@ -71,9 +74,9 @@ class CommandProvider:
         """See `Provider.run`, and the module's docstring for what a cancellation means."""
         try:
             self._group = await anyio.to_thread.run_sync(cgroup.delegated)
-            await anyio.to_thread.run_sync(spawn.code)
             log.debug("command_provider", provider=self.name, cgroup=self._group is not None)
             task_status.started()
+            await _in_thread(self._warm_up)
             while self._calls or not self._closing.is_set():
                 self._changed = anyio.Event()
                 await self._clean()
@@ -84,6 +87,7 @@ class CommandProvider:
             raise
         finally:
             self._closing.set()
+            await _in_thread(self._zygote.close)
             self._closed.set()
 
     async def close(self) -> None:
@@ -96,20 +100,22 @@ class CommandProvider:
 
     def ready(self, call: ToolCall) -> bool:
         """See `Provider.ready`. A tool that names a folder is looked at on the disk first."""
+        if self._closing.is_set() or not self._zygote.warm:
+            return False
         try:
-            filled = fill(self._settings, call)
+            return fill(self._settings, call).cwd is None
         except Refused:
             return False
-        return filled.cwd is None and not self._closing.is_set()
 
     async def prepare(self, call: ToolCall) -> NotSent | None:
         """See `Provider.prepare`."""
         try:
             filled = fill(self._settings, call)
             launch = await anyio.to_thread.run_sync(locate, self._settings, filled)
+            launch.close()
+            await anyio.to_thread.run_sync(self._zygote.warm_up)
         except Refused as refused:
             return refused.report
-        launch.close()
         return None
 
     async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
@@ -147,13 +153,18 @@ class CommandProvider:
 
     # ------------------------------------------------------------ in worker threads
 
+    def _warm_up(self) -> None:
+        """Have the zygote there before the first call. Where that fails, calls will say so. Blocks."""
+        with suppress(Refused):
+            self._zygote.warm_up()
+
     def _start(self, call: ToolCall) -> Tether | NotSent | Silence:
         """Start a shim for `call`, or return why there is none. Blocks."""
         try:
             launch = locate(self._settings, fill(self._settings, call))
             try:
                 place = self._spool.place(call.operation_id, call.attempt)
-                return spawn.spawn(place, launch, call, self._group)
+                return spawn(place, launch, call, self._zygote, self._group)
             finally:
                 launch.close()
         except Refused as refused:
@@ -209,6 +220,8 @@ class CommandProvider:
             if not tether.released:
                 tether.hang_up()
                 with anyio.CancelScope(shield=True):
+                    if tether.deaf:
+                        await _in_thread(self._zygote.close)  # the next call starts another
                     await self._end(tether)
 
     def _objection(self, deadline: float) -> NotSent | None:
@@ -270,7 +283,7 @@ class CommandProvider:
         return await self._conclude(tether)
 
     async def _conclude(self, tether: Tether) -> Finished:
-        found = await _in_thread(partial(_concluded, tether))
+        found = await _in_thread(partial(conclude, tether.place))
         if isinstance(found, Lost):
             report = Silence(cause="connection_lost", message=found.message)
             return Finished(report=report, phase=Phase.WRITTEN)
@@ -305,11 +318,6 @@ async def _in_thread(step: Callable[[], T]) -> T:
     with anyio.CancelScope(shield=True):
         done.append(await anyio.to_thread.run_sync(step))
     return done[0]
-
-
-def _concluded(tether: Tether) -> Finished | Lost:
-    tether.reap()
-    return conclude(tether.place)
 
 
 def _unheard(phase: Phase) -> None:

@@ -7,8 +7,8 @@ end the shim alone holds, whichever life of the daemon started it.
 """
 
 import os
+import signal
 import socket
-import subprocess
 from contextlib import suppress
 from typing import Final
 
@@ -16,44 +16,40 @@ import anyio
 
 from driver.core.attempts import NotSent
 from driver.providers.command import remains
-from driver.providers.command.shim import READY, STARTED
+from driver.providers.command.shim.words import MESSAGE_BYTES_MAX, READY, STARTED
 from driver.providers.command.spool import Place
 
 READY_S: Final = 10.0
 """A shim takes some milliseconds; beyond this the machine is in no state to run commands."""
-REAP_S: Final = 2.0
-"""From the moment a shim has closed everything until the kernel has its exit status."""
 
 
 class Tether:
-    """One shim. `process` and `link` are None where another life of the daemon started it."""
+    """One shim. `link` is None where another life of the daemon started it."""
 
-    def __init__(
-        self,
-        place: Place,
-        control: int,
-        *,
-        process: subprocess.Popen[bytes] | None = None,
-        link: socket.socket | None = None,
-    ) -> None:
+    def __init__(self, place: Place, control: int, link: socket.socket | None = None) -> None:
         self.place = place
         self.deadline = 0.0
         """In seconds of `time.monotonic`, which is the event loop's time too."""
         self.released = link is None
+        self.deaf = False
+        """Whether nothing was heard of it in good time: its zygote is stopped, or hangs."""
         self._control = control
-        self._process = process
         self._link = link
+        self._process: int | None = None
 
     async def ready(self, deadline: float) -> NotSent | None:
         """Wait until the shim can execute the program at once; else return why it will not."""
         own = anyio.current_time() + READY_S
         with anyio.move_on_at(min(deadline, own)):
-            if await self._heard() == READY:
+            heard = await self._heard()
+            if heard.startswith(READY):
+                self._identify(int(heard.removeprefix(READY)))
                 return None
             complaint = await anyio.to_thread.run_sync(self.place.complaint)
             return NotSent(reason="spawn_failed", message=f"the shim did not start: {complaint}")
         if deadline <= own:
             return NotSent(reason="deadline", message="the deadline passed before the program was started")
+        self.deaf = True
         return NotSent(reason="spawn_failed", message=f"the shim was not ready within {READY_S:g} s")
 
     def release(self, deadline: float) -> None:
@@ -94,18 +90,13 @@ class Tether:
 
     def kill(self) -> None:
         """Kill a shim that is deaf. Blocks: call it in a worker thread."""
-        started = self.place.started()
-        origin = self.place.origin()
         if self._process is not None:
-            self._process.kill()
-        elif started is not None and origin is not None and origin.namespace == remains.namespace():
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            return
+        started, origin = self.place.started(), self.place.origin()
+        if started is not None and origin is not None and origin.namespace == remains.namespace():
             remains.kill_shim(started)
-
-    def reap(self) -> None:
-        """Collect the exit status of a shim that is gone. Blocks: call it in a worker thread."""
-        if self._process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(REAP_S)
 
     def hang_up(self) -> None:
         """Close the link: a shim that was not released exits, and has executed nothing."""
@@ -117,14 +108,19 @@ class Tether:
         """Give all descriptors back. The shim goes on, if it is still there."""
         self.hang_up()
         os.close(self._control)
-        if self._process is not None and self._process.returncode is None:
-            self._process.returncode = 0  # from here on it is the next life's: no warning that it still runs
+        if self._process is not None:
+            os.close(self._process)
+
+    def _identify(self, pid: int) -> None:
+        """Keep hold of the shim's process while it is there for sure: later, its number may be another's."""
+        with suppress(OSError):
+            self._process = os.pidfd_open(pid)
 
     async def _heard(self) -> bytes:
         """Return what the shim says on the link, nothing at its end."""
         assert self._link is not None, "only a shim that this life has started has a link"
         await anyio.wait_readable(self._link)
         try:
-            return self._link.recv(64)
+            return self._link.recv(MESSAGE_BYTES_MAX)
         except OSError:
             return b""

@@ -157,7 +157,7 @@ async def test_no_secret_stands_in_the_shims_own_memory_files(tmp_path: Path) ->
     look = sh('cat /proc/$PPID/environ /proc/$PPID/cmdline | tr "\\0" "\\n"', "a-secret-word")
     async with staged(chosen) as stage:
         seen = str(answer(await stage.run(look))["stdout"])
-    assert "/proc/self/fd/" in seen
+    assert "zygote" in seen
     assert "a-secret-value" not in seen
     assert "a-secret-word" not in seen
 

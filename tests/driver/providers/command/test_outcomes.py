@@ -187,8 +187,8 @@ async def test_ready_and_prepare_send_nothing(tmp_path: Path) -> None:
     """Only `dispatch` executes."""
     async with staged(settings(tmp_path)) as stage:
         call = stage.call(sh(f"touch {tmp_path}/effect"))
-        assert stage.provider.ready(call)
         assert await stage.provider.prepare(call) is None
+        assert stage.provider.ready(call)
     assert not (tmp_path / "effect").exists()
 
 

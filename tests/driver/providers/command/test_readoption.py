@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -77,10 +77,15 @@ class Life:
 
 @asynccontextmanager
 async def life(
-    folder: Path, arguments: JsonObject, *, timeout_s: float = 30.0, group: bool = True
+    folder: Path,
+    arguments: JsonObject,
+    *,
+    timeout_s: float = 30.0,
+    group: bool = True,
+    wrapper: Sequence[str] = (),
 ) -> AsyncGenerator[Life]:
-    """Let another process dispatch a call."""
-    command = [sys.executable, "-m", "tests.driver.providers.command.life"]
+    """Let another process dispatch a call; `wrapper` is a command that runs it."""
+    command = [*wrapper, sys.executable, "-m", "tests.driver.providers.command.life"]
     asked = {
         "folder": str(folder),
         "operation_id": OPERATION,

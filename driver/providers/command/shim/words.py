@@ -1,0 +1,64 @@
+"""What the daemon and its shims say to each other.
+
+Part of `driver.providers.command.shim`; imports the standard library only. The daemon imports this, too.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple, Self
+
+FORMAT: Final = 1
+"""Of all that is said and recorded. A zygote of another version, after an upgrade, is refused."""
+HELLO: Final = b"effectd-zygote %d" % FORMAT
+"""What a zygote says first."""
+READY: Final = b"ready "
+"""What a shim says when it can execute its program at once, with its process id behind it."""
+STARTED: Final = b"started"
+"""What it says when the program was executed."""
+MESSAGE_BYTES_MAX: Final = 64
+"""Of a message on a socket."""
+
+TERM_S: Final = 2.0
+"""From SIGTERM until SIGKILL, at a deadline or a cancel."""
+LINGER_S: Final = 0.5
+"""How long what the program started may outlive it: the end of a pipeline, a `tee` with its last line."""
+LINGER_TERM_S: Final = 0.5
+"""From SIGTERM until SIGKILL for what lingers on."""
+KILL_S: Final = 2.0
+"""From SIGKILL until it is given up: then it hangs in the kernel, or belongs to another user."""
+
+
+class Descriptors(NamedTuple):
+    """What a shim is handed, in this order. `group` is left out where the program has no cgroup."""
+
+    plan: int
+    link: int
+    control: int
+    folder: int
+    cwd: int
+    stdin: int
+    log: int
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run. It goes through a nameless file in memory: nobody sees it in /proc."""
+
+    operation_id: str
+    attempt: int
+    program: str
+    argv: list[str]
+    env: dict[str, str]
+    output_bytes_max: int
+    ok_exit_codes: list[int]
+
+    def to_bytes(self) -> bytes:
+        """Return the plan as it travels."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def read(cls, descriptor: int) -> Self:
+        """Return the plan that a descriptor leads to."""
+        return cls(**json.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
