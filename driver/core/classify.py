@@ -183,27 +183,55 @@ _NOT_SENT_AFTER: Final[Mapping[NotSentReason, UnknownReason]] = MappingProxyType
 
 _REDIRECTS: Final = range(300, 400)
 _NOT_NOW: Final = frozenset({429, 503})
-_KEY_IN_FLIGHT: Final = 409
+_CONFLICT: Final = 409
+_UNPROCESSABLE: Final = 422
 _PROVIDERS_OWN: Final = frozenset({*range(400, 500), 500, 501})
 """The statuses that are the provider's word. 502, 504 and whatever else is not listed may be a gateway's."""
+
+_KEY_IN_FLIGHT: Final = Failure(
+    "idempotency_key_in_flight", "HTTP 409: the provider is still executing a request with this key"
+)
+_KEY_REUSED: Final = Failure(
+    "idempotency_key_reused",
+    "HTTP 422: the provider knows this key with another payload; was the tool's declaration changed?",
+)
+_ABOUT_KEYS: Final = "idempoten"
+"""What the answers that the Idempotency-Key draft describes have in common, whatever their language."""
+_SEARCHED_CHARS_MAX: Final = 4_096
+"""How much of an answer is searched for that."""
 
 
 def _http(report: HttpStatus, contract: Contract) -> Ending:
     """A status decides by whose word it is, and never proves that nothing happened by itself."""
-    status = report.status
+    status, result = report.status, report.result
     error = Failure(f"http_{status}", f"the provider answered with HTTP status {status}")
     if status in _REDIRECTS and contract.write:
         message = f"HTTP {status}: redirects are not followed, and a write may have happened before one"
-        return Unknown(reason="redirected", message=message)
+        return Unknown(reason="redirected", message=message, receipt=_receipt(result, contract))
     if status in _NOT_NOW:
         # never `none`: some of it may have been done before the provider gave up
         means: ErrorMeans = "reported" if contract.error_means == "none" else contract.error_means
-        return _failed(error, report.result, contract, error_means=means)
-    if status == _KEY_IN_FLIGHT and contract.carries_key:
-        return _failed(error, report.result, contract, error_means="unsettled")
+        return _failed(error, result, contract, error_means=means)
+    if status == _CONFLICT and contract.carries_key:
+        # of all conflicts this is the one that settles nothing, so each counts as it, even one that says less
+        error = _KEY_IN_FLIGHT if _speaks_of_keys(result) else error
+        return _failed(error, result, contract, error_means="unsettled")
+    if status == _UNPROCESSABLE and contract.carries_key and _speaks_of_keys(result):
+        return _failed(_KEY_REUSED, result, contract)
     if status in _PROVIDERS_OWN or status in _REDIRECTS:
-        return _failed(error, report.result, contract)
+        return _failed(error, result, contract)
     return Unknown(reason="gateway_error", message=f"HTTP {status} may be the word of a gateway")
+
+
+def _speaks_of_keys(result: JsonObject) -> bool:
+    """Whether the answer's body, or what it links to, mentions idempotency: it only chooses an error's name.
+
+    Other headers do not count: many a server repeats the key in all of its answers.
+    """
+    headers = result.get("headers")
+    link = headers.get("link") if isinstance(headers, dict) else None
+    said = (link, result.get("text"), result.get("json"))
+    return any(_ABOUT_KEYS in json.dumps(part)[:_SEARCHED_CHARS_MAX].lower() for part in said)
 
 
 def _succeeded(report: Answered, contract: Contract) -> Succeeded:

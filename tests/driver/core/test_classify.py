@@ -211,6 +211,66 @@ def test_a_conflict_about_our_key_is_unsettled(means: ErrorMeans) -> None:
     assert (ending.effect, ending.error_means) == (Effect.UNKNOWN, "unsettled")
 
 
+DRAFT_409: JsonObject = {"json": {"title": "A request is outstanding for this Idempotency-Key"}}
+DRAFT_422: JsonObject = {"json": {"title": "Idempotency-Key is already used"}}
+BY_LINK: JsonObject = {
+    "headers": {"link": '<https://api.example/idempotency>; rel="describedby"'},
+    "text": "",
+}
+IN_TEXT: JsonObject = {"headers": {}, "text": "this IDEMPOTENCY key was used before"}
+OTHERWISE: JsonObject = {"headers": {"idempotency-key": "op_1"}, "json": {"detail": "n must be positive"}}
+CARRIED = Contract(key_carrier=HeaderKey("Idempotency-Key"))
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "code"),
+    [
+        (409, DRAFT_409, "idempotency_key_in_flight"),
+        (409, BY_LINK, "idempotency_key_in_flight"),
+        (409, OTHERWISE, "http_409"),
+        (422, DRAFT_422, "idempotency_key_reused"),
+        (422, IN_TEXT, "idempotency_key_reused"),
+        (422, OTHERWISE, "http_422"),
+        (422, {}, "http_422"),
+        (400, DRAFT_422, "http_400"),
+    ],
+)
+def test_the_answers_of_the_idempotency_key_draft_have_names_of_their_own(
+    status: int, result: JsonObject, code: str
+) -> None:
+    """409 and 422 that speak of the key: told apart from any other conflict or validation error."""
+    ending = classify(HttpStatus(status=status, result=result), Phase.ANSWERED, CARRIED)
+    assert isinstance(ending, Failed)
+    assert ending.error.code == code
+    assert ending.error_means == ("unsettled" if status == 409 else "reported")
+
+
+@pytest.mark.parametrize(("status", "result"), [(409, DRAFT_409), (422, DRAFT_422)])
+def test_where_no_key_was_carried_nothing_is_about_a_key(status: int, result: JsonObject) -> None:
+    """Whatever the body says, it cannot be about a key that was never sent."""
+    ending = classify(HttpStatus(status=status, result=result), Phase.ANSWERED, errors_mean("none"))
+    assert isinstance(ending, Failed)
+    assert (ending.error.code, ending.effect) == (f"http_{status}", Effect.NONE)
+
+
+@pytest.mark.parametrize("means", ["reported", "none", "unsettled"])
+def test_a_key_that_was_reused_is_a_failure_like_any_other(means: ErrorMeans) -> None:
+    """422 has a name, and its effect is what the contract says of errors."""
+    contract = replace(CARRIED, error_means=means)
+    ending = classify(HttpStatus(status=422, result=DRAFT_422), Phase.ANSWERED, contract)
+    assert isinstance(ending, Failed)
+    assert (ending.error_means, ending.effect is Effect.NONE) == (means, means == "none")
+
+
+def test_a_redirect_of_a_write_keeps_the_reference_that_came_with_it() -> None:
+    """Where it led may be the only trace of what the write did."""
+    contract = Contract(receipt=Expression("result.headers.location"))
+    result: JsonObject = {"headers": {"location": "/orders/7"}}
+    ending = classify(HttpStatus(status=303, result=result), Phase.ANSWERED, contract)
+    assert isinstance(ending, Unknown)
+    assert ending.receipt == "/orders/7"
+
+
 # ------------------------------------------------------------------ silence
 
 
