@@ -1,6 +1,6 @@
 """From a call to what the kernel is told: the words of the command line, and where and with what it runs.
 
-Part of `driver.providers.command`; imports its `settings`, `templates` and `errors`, and `driver.core`.
+Part of `driver.providers.command`; imports its `settings` and `errors`, and `driver.core`.
 
 `fill` is pure; `locate` looks at the disk. A working folder is opened before it is judged, and the program
 starts in what was opened: a link that is swapped in between changes nothing.
@@ -16,9 +16,9 @@ from pathlib import Path
 from driver.core.attempts import NotSentReason, ToolCall
 from driver.core.contracts import ArgumentKey
 from driver.core.expressions import ExpressionError
+from driver.core.templates import Template, scope
 from driver.providers.command.errors import Refused
 from driver.providers.command.settings import CommandSettings, Program
-from driver.providers.command.templates import Template, scope
 from driver.providers.environment import EnvironmentFileUnusable, environment
 from store.records import JsonObject, JsonValue
 

@@ -1,6 +1,6 @@
 """What a configured command provider is, as plain values.
 
-Part of `driver.providers.command`; imports its `templates` and `driver.core.contracts`.
+Part of `driver.providers.command`; imports `driver.core`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from driver.core.contracts import KeyCarrier, NoKey
-from driver.providers.command.templates import Template
+from driver.core.templates import Template
 from store.records import JsonValue
 
 OUTPUT_BYTES_MAX: Final = 1_048_576
