@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import jmespath
-from jmespath.exceptions import JMESPathError
+from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, UnknownFunctionError
 from jmespath.parser import ParsedResult
 
 from store.records import JsonObject, JsonValue
@@ -31,7 +31,7 @@ class InvalidExpression(ExpressionError):
 
 
 class EvaluationFailed(ExpressionError):
-    """The value at hand does not suit the expression."""
+    """The value at hand does not suit the expression. Its text never quotes that value: it may be secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,17 @@ class Expression:
         try:
             found: object = self._compiled.search(value)
         except (JMESPathError, ArithmeticError, RecursionError, TypeError, ValueError) as error:
-            raise EvaluationFailed(self.text, f"cannot be evaluated here: {error}") from error
+            raise EvaluationFailed(self.text, f"cannot be evaluated here: {_fault(error)}") from error
         if not _is_json(found):
             raise EvaluationFailed(self.text, "yields a value that is no JSON")
         return cast("JsonValue", found)
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong, without the value that JMESPath itself would quote."""
+    if isinstance(error, JMESPathTypeError):
+        return f"{error.function_name}() takes {' or '.join(error.expected_types)}, not {error.actual_type}"
+    return str(error) if isinstance(error, ArityError | UnknownFunctionError) else type(error).__name__
 
 
 def _is_json(value: object) -> bool:

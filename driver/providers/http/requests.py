@@ -81,8 +81,7 @@ def _filled(part: str, template: Template, values: JsonObject) -> JsonValue:
     try:
         return template.fill(values)
     except EvaluationFailed as error:
-        # what JMESPath says of it may quote an argument
-        raise InvalidArguments(part, f"the expression {error.text!r} does not suit these arguments") from None
+        raise InvalidArguments(part, str(error)) from error
 
 
 def _method(endpoint: Endpoint, values: JsonObject) -> str:

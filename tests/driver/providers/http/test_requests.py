@@ -272,7 +272,7 @@ def test_a_read_may_keep_its_connection() -> None:
 
 
 def test_an_expression_that_cannot_be_evaluated_is_named_and_the_argument_is_not() -> None:
-    """What JMESPath says of it would quote the argument."""
+    """The declaration is at fault, or the caller: both can see what was expected."""
     message = refusal(endpoint(body={"n": "=abs(arguments.n)"}), {"n": "a secret"})
     assert "abs(arguments.n)" in message
     assert "secret" not in message
