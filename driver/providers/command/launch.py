@@ -3,7 +3,7 @@
 Part of `driver.providers.command`; imports its `settings` and `errors`, and `driver.core`.
 
 `fill` is pure; `locate` looks at the disk. A working folder is opened before it is judged, and the program
-starts in what was opened: a link that is swapped in between changes nothing.
+starts in what was opened: a link that is swapped in between changes nothing. No message quotes an argument.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driver.core.attempts import NotSentReason, ToolCall
+from driver.core.attempts import ToolCall
 from driver.core.contracts import ArgumentKey
 from driver.core.expressions import ExpressionError
 from driver.core.templates import Template, scope
@@ -103,7 +103,9 @@ def _filled(part: str, template: Template | None, values: JsonObject) -> JsonVal
     try:
         return template.fill(values)
     except ExpressionError as error:
-        raise Refused("invalid_arguments", f"{part}: {error}") from error
+        # what JMESPath says of it may quote an argument
+        message = f"{part}: the expression {error.text!r} does not suit these arguments"
+        raise Refused("invalid_arguments", message) from None
 
 
 def _words(value: JsonValue) -> tuple[str, ...]:
@@ -133,14 +135,15 @@ def _open_folder(settings: CommandSettings, named: str | None) -> int:
     try:
         folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        reason: NotSentReason = "spawn_failed" if named is None else "invalid_arguments"
-        raise Refused(reason, f"the working folder {path} cannot be used: {error.strerror}") from error
+        if named is None:
+            raise Refused("spawn_failed", f"the working folder {path}: {error.strerror}") from error
+        raise Refused("invalid_arguments", f"cwd: that folder cannot be used: {error.strerror}") from None
     real = _path_behind(folder)
     if any(real.is_relative_to(os.path.realpath(root)) for root in settings.roots):
         return folder
     os.close(folder)
     roots = ", ".join(str(root) for root in settings.roots)
-    raise Refused("invalid_arguments", f"the working folder {real} lies outside the declared roots: {roots}")
+    raise Refused("invalid_arguments", f"cwd: that folder lies outside the declared roots: {roots}")
 
 
 def _path_behind(folder: int) -> Path:
@@ -152,5 +155,5 @@ def _path_of(program: str, folder: int, env: Mapping[str, str]) -> str:
     wanted = str(_path_behind(folder) / program) if "/" in program else program
     found = shutil.which(wanted, path=env.get("PATH", os.defpath))
     if found is None:
-        raise Refused("spawn_failed", f"there is no program {program!r} on its PATH that may be run")
+        raise Refused("spawn_failed", "argv[0] names no program on its PATH that may be run")
     return found

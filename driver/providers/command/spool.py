@@ -1,7 +1,7 @@
 """The spool: one folder for each attempt, from before its shim is started until its outcome is committed.
 
-Part of `driver.providers.command`; imports its `records` and the store's values. Everything here blocks on
-the disk: call it in a worker thread.
+Part of `driver.providers.command`; imports its `cgroup`, `errors` and `records`, and the store's
+values. Everything here blocks on the disk: call it in a worker thread.
 
     SPOOL/OPERATION/ATTEMPT/origin     when and where it was begun
                             control    a FIFO that the shim alone reads: it tells life, end and cancel
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from driver.providers.command import cgroup
 from driver.providers.command.errors import AttemptExists
 from driver.providers.command.records import RECORD_BYTES_MAX, Ended, Origin, R, Started, parse
 from store.records import OperationId
@@ -164,6 +165,9 @@ class Spool:
         if descriptor is not None:
             os.close(descriptor)
             return
+        origin = place.origin()
+        if origin is not None and origin.cgroup is not None:
+            cgroup.remove(Path(origin.cgroup))
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             folder.parent.rmdir()  # other attempts of the operation keep it

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from driver.core.attempts import NotSent, Report
+from driver.providers.command.spool import Spool
 from tests.driver.providers.command.stage import STOP, Gate, Stage, answer, settings, sh, staged
 from tests.driver.providers.command.test_readoption import gone, life
 
@@ -40,7 +41,9 @@ async def test_programs_survive_their_zygote(tmp_path: Path) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dispatch)
             await gate.reached()
-            os.kill(await zygote(stage), signal.SIGKILL)
+            killed = await zygote(stage)
+            os.kill(killed, signal.SIGKILL)
+            await gone(killed)
             assert answer(await stage.run(sh("echo next")))["stdout"] == "next\n"
             await gate.open()
     assert answer(found[0])["stdout"] == "done\n"
@@ -85,6 +88,8 @@ async def test_a_zygote_ends_with_its_daemon(tmp_path: Path) -> None:
         assert await parent(shim) != of_shim
         await gate.open()
         await gone(shim)
+        await anyio.to_thread.run_sync(Spool(tmp_path / "spool").tidy, ())
+    assert not list((tmp_path / "spool").iterdir())
 
 
 async def test_a_zygote_of_another_version_is_refused(
