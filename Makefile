@@ -9,7 +9,7 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2 --dist loadgroup
 
 .PHONY: help .venv demo test cover check format bench schema clean
 

@@ -11,6 +11,13 @@ from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
 from driver.log import configure
+from tests.report import Reporter
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let every process gather what its tests report."""
+    config.pluginmanager.register(Reporter())
+
 
 settings.register_profile("effectd", deadline=None, print_blob=True)
 settings.load_profile("effectd")

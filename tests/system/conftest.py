@@ -1,41 +1,57 @@
 """What the system tests share: the zygote, and the figures that a run ends with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.report import add
 from tests.system.campaign import Figures
 from tests.system.crowd import Crowd
 from tests.system.zygote import Zygote
 
 FIGURES: Final = pytest.StashKey[Figures]()
-CROWD: Final = pytest.StashKey[Crowd]()
-MEASURES: Final = pytest.StashKey[list[str]]()
+KILL_TESTS: Final = "kill tests"
+MEASURES: Final = "measures"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make room for the figures."""
     config.stash[FIGURES] = Figures()
-    config.stash[MEASURES] = []
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin to make what takes long, where a test wants it."""
-    if any("crowd" in getattr(item, "fixturenames", ()) for item in session.items):
-        session.config.stash[CROWD] = Crowd()
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of this folder in one process, where several run: they share the zygote."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group("system"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Clean up, even where the test that wanted it never ran."""
-    if CROWD in session.config.stash:
-        session.config.stash[CROWD].close()
+    """Report what the kill tests counted, whether they passed or not."""
+    figures = session.config.stash[FIGURES]
+    if figures.kills:
+        add(session.config, KILL_TESTS, str(figures))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def crowd_in_the_making(request: pytest.FixtureRequest) -> Iterator[Crowd | None]:
+    """Begin to make what takes long when the first of these tests begins, where one of them wants it."""
+    if not any("crowd" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        yield None
+        return
+    made = Crowd()
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def crowd(request: pytest.FixtureRequest) -> Crowd:
-    """A journal with many operations, in the making since the tests began."""
-    return request.config.stash[CROWD]
+def crowd(crowd_in_the_making: Crowd | None) -> Crowd:
+    """A journal with many operations."""
+    assert crowd_in_the_making is not None, "it is made where a test wants it"
+    return crowd_in_the_making
 
 
 @pytest.fixture(scope="session")
@@ -53,18 +69,6 @@ def figures(request: pytest.FixtureRequest) -> Figures:
 
 
 @pytest.fixture
-def measures(request: pytest.FixtureRequest) -> list[str]:
-    """Lines that a measuring test adds to the end of the report."""
-    return request.config.stash[MEASURES]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the figures, whether the tests passed or not."""
-    figures, measures = config.stash[FIGURES], config.stash[MEASURES]
-    if figures.kills:
-        terminalreporter.section("kill tests")
-        terminalreporter.write_line(str(figures))
-    if measures:
-        terminalreporter.section("measures")
-        for line in measures:
-            terminalreporter.write_line(line)
+def measure(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Adds a line of a measuring test to the end of the report."""
+    return partial(add, request.config, MEASURES)

@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -83,7 +84,7 @@ async def calls_together(plane: ScriptedPlane, count: int) -> float:
 
 @needs_strace
 async def test_a_call_alone_costs_two_fsyncs_and_a_crowd_shares_them(
-    zygote: Zygote, measures: list[str]
+    zygote: Zygote, measure: Callable[[str], None]
 ) -> None:
     """Acceptance with intent is one commit, the outcome the other; 64 calls in flight share theirs."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
@@ -95,7 +96,7 @@ async def test_a_call_alone_costs_two_fsyncs_and_a_crowd_shares_them(
         moments = fsyncs(made.root / "trace")
     alone, *rounds = (sum(start <= moment < end for moment in moments) for start, end in pairwise(marks))
     together = [count / CALLS_TOGETHER for count in rounds]
-    measures.append(
+    measure(
         f"fsyncs for each call: {alone / CALLS_ALONE:.2f} alone ({alone} for {CALLS_ALONE}), "
         f"{median(together):.3f} with {IN_FLIGHT} in flight ({CALLS_TOGETHER} calls at a time: "
         f"{', '.join(f'{one:.3f}' for one in together)})"
@@ -117,7 +118,7 @@ async def test_without_the_fsync_the_count_shows_it(zygote: Zygote) -> None:
 
 
 async def test_a_killed_daemon_with_a_long_history_is_ready_soon(
-    zygote: Zygote, crowd: Crowd, measures: list[str]
+    zygote: Zygote, crowd: Crowd, measure: Callable[[str], None]
 ) -> None:
     """From SIGKILL to ready with a hundred thousand operations in the journal, imports and all.
 
@@ -138,7 +139,7 @@ async def test_a_killed_daemon_with_a_long_history_is_ready_soon(
             took_s.append(monotonic() - began - queued_s(life.pid))
         assert (await made.status())["counts"]["not_executed"] == OPERATIONS
         await life.kill()
-    measures.append(
+    measure(
         f"SIGKILL to ready: {min(took_s):.2f} s with {OPERATIONS:,} operations in the journal "
         f"(of {', '.join(f'{one:.2f}' for one in took_s)})"
     )
@@ -146,7 +147,7 @@ async def test_a_killed_daemon_with_a_long_history_is_ready_soon(
     assert min(took_s) < READY_S_MAX
 
 
-async def test_an_idle_daemon_needs_next_to_nothing(zygote: Zygote, measures: list[str]) -> None:
+async def test_an_idle_daemon_needs_next_to_nothing(zygote: Zygote, measure: Callable[[str], None]) -> None:
     """Connected, with a provider running and nothing to do."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         life = await made.execute()
@@ -157,7 +158,7 @@ async def test_an_idle_daemon_needs_next_to_nothing(zygote: Zygote, measures: li
         share = (cpu_s(life.pid) - before) / IDLE_S
         rss = resident_bytes(life.pid)
         assert await life.stop() == 0
-    measures.append(f"idle: {rss / 1e6:.0f} MB resident, {share:.2%} of one core over {IDLE_S:g} s")
+    measure(f"idle: {rss / 1e6:.0f} MB resident, {share:.2%} of one core over {IDLE_S:g} s")
     assert rss < IDLE_RSS_BYTES_MAX
     assert share < IDLE_CPU_MAX
 
