@@ -15,6 +15,8 @@ StoreError
 │   ├── JournalForeign           a journal, but not this folder's
 │   ├── JournalNewer             written by a newer effectd
 │   ├── JournalDamaged           its content contradicts itself
+│   ├── DigestKeyMissing         the key of keyed digests is gone, and the journal has such digests
+│   ├── DigestKeyWrong           the key is another one, or no key
 │   ├── WalMissing               the file was copied, or restored, without its `-wal`
 │   ├── WalForeign               the `-wal` beside it belongs to another journal
 │   ├── WalDamaged               the `-wal` is broken before its end
@@ -195,6 +197,29 @@ class JournalDamaged(OpenRefused):
             path,
             f"the journal is damaged: {detail}",
             "Check the disk, run 'effectd verify', and restore the file from a backup; it was left as it is.",
+        )
+
+
+class DigestKeyMissing(OpenRefused):
+    """The journal names digests under a key that is not there any more."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            path,
+            "the key that this journal's digests of secrets were made with is missing",
+            "Put it back from a backup: without it, a command that is delivered again is not recognised. "
+            "Else move the whole state folder away to begin a new history.",
+        )
+
+
+class DigestKeyWrong(OpenRefused):
+    """The file is no key, or another folder's."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(
+            path,
+            f"the key of digests {problem}",
+            "Put the right one back from a backup; it was left as it is, and nothing was recorded.",
         )
 
 

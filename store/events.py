@@ -433,7 +433,8 @@ class Draft:
     """An event before it is committed: the journal adds `seq`, `at`, `terminal`, `supersedes` and `chain`.
 
     `payload` are the bytes kept outside the chain under their digest (the command's `data`, or a result that
-    the event is too small for).
+    the event is too small for). `redact` are the paths that the call's contract withholds: where there are
+    any, digests in the event are made under the folder's key, and the call's `data` is erased in time.
     """
 
     data: EventData
@@ -443,3 +444,4 @@ class Draft:
     origin: Origin = Origin.LOCAL
     best_effort: bool = False
     payload: bytes | None = None
+    redact: tuple[str, ...] = ()

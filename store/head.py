@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from store import chain
+from store.keys import DigestKey
 from store.lifecycle import State
 from store.records import Chain, Fence, JournalId, Timestamp
 from store.statements import STATEMENTS
@@ -36,6 +37,8 @@ class Head:
     acked_seq: int
     plane_frame_bytes_max: int
     fence: Fence | None
+    key_check: str | None
+    """Which key the keyed digests in here were made with; None while there are none."""
     counts: Mapping[State, int]
     """How many operations are in each state. Every state is present."""
 
@@ -61,6 +64,7 @@ def new_head(*, file_id: str, journal_id: JournalId, created_at: Timestamp) -> H
         acked_seq=0,
         plane_frame_bytes_max=FRAME_BYTES_BEFORE_WELCOME,
         fence=None,
+        key_check=None,
         counts=_NO_OPERATIONS,
     )
 
@@ -86,6 +90,7 @@ def _row(head: Head) -> tuple[str | int | None, ...]:
         None if fence is None else fence.reason,
         None if fence is None else fence.detail,
         None if fence is None else fence.at,
+        head.key_check,
         json.dumps(dict(head.counts)),
     )
 
@@ -122,6 +127,7 @@ def read_head(connection: sqlite3.Connection) -> Head:
         reason,
         detail,
         at,
+        key_check,
         counts,
     ) = values
     return Head(
@@ -133,16 +139,19 @@ def read_head(connection: sqlite3.Connection) -> Head:
         acked_seq=acked_seq,
         plane_frame_bytes_max=frame_bytes,
         fence=None if reason is None else Fence(reason=reason, detail=detail, at=Timestamp(at)),
+        key_check=key_check,
         counts={State(state): count for state, count in json.loads(counts).items()},
     )
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The open journal as its owner's thread sees it: connection, and head as of now."""
+    """The open journal as its owner's thread sees it: connection, head as of now, and the folder's key."""
 
     connection: sqlite3.Connection
     head: Head
+    key: DigestKey | None = None
+    """None only where nothing is recorded."""
 
     def execute(self, name: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> sqlite3.Cursor:
         """Run the statement `name` of `store/sql/`."""

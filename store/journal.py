@@ -22,10 +22,12 @@ from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
 import anyio
-from anyio import CancelScope, create_task_group, to_thread
+from anyio import CancelScope, create_task_group, move_on_after, to_thread
 
 from store.connection import JournalConnection
+from store.erasure import NO_DEBT
 from store.errors import JournalClosed, JournalFailed, QueueFull, StoreError
+from store.keys import DigestKey
 from store.opening import Opened, open_connection, opened_folder
 from store.records import StoredEvent, Timestamp, timestamp
 from store.settings import JournalSettings
@@ -41,6 +43,8 @@ Listener = Callable[[Sequence[StoredEvent]], None]
 
 LAZY_SHARE: Final = 4
 """A commit is made for lazy writes alone once they fill this part of their queue."""
+ERASE_AFTER_S: Final = 1.0
+"""How long nobody wants anything before a commit is made only to erase what an acknowledgement allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +179,9 @@ class Journal:
         self._listeners: Final[dict[object, Listener]] = {}
         self._room = anyio.Event()
         self._wake = anyio.Event()
+        self._idle = False
+        """Whether nobody wants anything, and secrets can be erased."""
+        self._debt = NO_DEBT
         self._closing = False
         self.failed: JournalFailed | None = None
         """Why the journal stopped, once it did."""
@@ -211,7 +218,7 @@ class Journal:
         if len(self._later) >= self._settings.later_max:
             raise QueueFull(self._settings.later_max)
         self._later.append(_Call(unit, None))
-        if self._is_urgent:
+        if self._is_urgent or self._debt.waiting:
             self._wake.set()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -222,6 +229,11 @@ class Journal:
         key = object()
         self._listeners[key] = listener
         return lambda: (self._listeners.pop(key, None), None)[1]
+
+    @property
+    def key(self) -> DigestKey:
+        """The key of this state folder: what a contract withholds has digests under it."""
+        return self._opened.key
 
     def statistics(self) -> JournalStatistics:
         """Return how the journal does. Costs nothing."""
@@ -276,7 +288,7 @@ class Journal:
                 while await self._work_arrives():
                     await self._commit_what_waits()
                     await self._read_what_waits()
-                    if self._writer.wants_checkpoint:
+                    if self._writer.wants_checkpoint or self._may_empty_wal:
                         await self._run(self._writer.checkpoint)
                         self._checkpoints += 1
                 await self._run(self._writer.finish)
@@ -290,8 +302,12 @@ class Journal:
 
     async def _work_arrives(self) -> bool:
         """Wait for work. False where there is none and none will come."""
+        was_idle, self._idle = self._idle, False
         if not self._writes and not self._reads and not self._closing:
-            await self._wake.wait()
+            patience = 0 if was_idle else ERASE_AFTER_S
+            with move_on_after(patience if self._may_erase else None):
+                await self._wake.wait()
+            self._idle = not self._wake.is_set()
         self._wake = anyio.Event()
         return bool(self._writes or self._reads or self._later or not self._closing)
 
@@ -299,7 +315,8 @@ class Journal:
         return await self._connection.run(lambda _: work())
 
     async def _commit_what_waits(self) -> None:
-        if not self._writes and not self._is_urgent and not (self._closing and self._later):
+        lazy = self._is_urgent or self._idle or (self._closing and self._later)
+        if not self._writes and not lazy:
             return
         # lazy writes go first: they are older than what their writer asked for afterwards
         calls = _take(self._later, self._settings.batch_max) + _take(self._writes, self._settings.batch_max)
@@ -332,6 +349,17 @@ class Journal:
             call.release(outcome)
 
     @property
+    def _may_erase(self) -> bool:
+        """Whether a commit of its own, or an empty `-wal`, would leave fewer secrets in the files."""
+        acknowledged = self._debt.waiting and bool(self._later)
+        return self._debt.due or acknowledged or self._writer.holds_erased
+
+    @property
+    def _may_empty_wal(self) -> bool:
+        """Whether old copies of erased secrets can go from the `-wal` without holding anybody up."""
+        return self._idle and not self._debt.due and self._writer.holds_erased
+
+    @property
     def _is_urgent(self) -> bool:
         return len(self._later) * LAZY_SHARE >= self._settings.later_max
 
@@ -343,7 +371,7 @@ class Journal:
     def _count(self, committed: Committed) -> None:
         self._units += len(committed.outcomes)
         self._events += len(committed.events)
-        self._head = committed.head
+        self._head, self._debt = committed.head, committed.debt
         if committed.wrote:
             self._commits += 1
             self._last_commit_at = committed.at

@@ -209,6 +209,14 @@ def is_settled(standing: Standing) -> bool:
     return standing.state in ENDED and not is_listed(standing)
 
 
+def is_erasable(standing: Standing) -> bool:
+    """Whether nobody may have to look at its content any more, once its receipt is acknowledged.
+
+    A supervisor's word closes a listing, and is not the last one.
+    """
+    return is_settled(standing) and standing.judgement.by is not Source.SUPERVISOR
+
+
 def guards(standing: Standing) -> bool:
     """Whether a look-alike of this operation is a likely resend: it runs, or may have happened unsettled."""
     if not standing.write:

@@ -18,6 +18,7 @@ from store.folder import Folder, entered
 from store.head import Ledger, read_head
 from store.identity import Identity, read_identity
 from store.inspection import inspect
+from store.keys import DigestKey, find_key, make_key
 from store.records import timestamp
 from store.schema import migrate
 from store.settings import JournalSettings
@@ -30,6 +31,7 @@ class Opened:
 
     folder: Folder
     path: Path
+    key: DigestKey
     rotated: bool
     """True where the journal was copied into a new generation, because an fsync of the old one had failed."""
 
@@ -54,14 +56,15 @@ def _found(
     folder: Folder, settings: JournalSettings, *, new_id: Callable[[], str], now: Callable[[], datetime]
 ) -> Opened:
     identity = _identity(folder, new_id=new_id, now=now)
-    inspect(identity.path(folder.path), identity)
+    head = inspect(identity.path(folder.path), identity)
+    key = find_key(folder.path, head.key_check) or make_key(folder.path)
     rotated = generation.is_due(settings.runtime_dir, identity)
     if rotated:
         identity = generation.rotate(folder.path, settings.runtime_dir, identity)
         inspect(identity.path(folder.path), identity)
     else:
         generation.remove_older(folder.path, identity)
-    return Opened(folder=folder, path=identity.path(folder.path), rotated=rotated)
+    return Opened(folder=folder, path=identity.path(folder.path), key=key, rotated=rotated)
 
 
 def _identity(folder: Folder, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Identity:
@@ -91,7 +94,8 @@ async def open_connection(
             missing_ok=True
         )  # the lock is ours alone now: another program's, and it is gone
         migrate(raw)
-        writer = Writer(Ledger(raw, read_head(raw)), opened.path, settings, clock=clock, boundary=boundary)
+        ledger = Ledger(raw, read_head(raw), opened.key)
+        writer = Writer(ledger, opened.path, settings, clock=clock, boundary=boundary)
         # what an earlier life left in the -wal goes into the file, and the -wal begins anew under other salts
         writer.checkpoint()
         return writer

@@ -36,6 +36,7 @@ from store.lifecycle import (
     Standing,
     advance,
     guards,
+    is_erasable,
     is_listed,
     is_settled,
     judge,
@@ -198,13 +199,20 @@ def judged(operation: OperationRecord, changes: dict[str, Any], known: Iterable[
 
 def listed(operation: OperationRecord) -> bool:
     """Whether a judged operation is listed as unsettled."""
-    return is_listed(
-        Standing(
-            write=operation.write,
-            state=operation.state,
-            judgement=Judgement(operation.effect, operation.effect_by),
-            error_means=operation.error_means,
-        )
+    return is_listed(_standing(operation))
+
+
+def erasable(operation: OperationRecord) -> bool:
+    """Whether a judged operation's content may be erased, once its receipt is acknowledged."""
+    return is_erasable(_standing(operation))
+
+
+def _standing(operation: OperationRecord) -> Standing:
+    return Standing(
+        write=operation.write,
+        state=operation.state,
+        judgement=Judgement(operation.effect, operation.effect_by),
+        error_means=operation.error_means,
     )
 
 

@@ -88,6 +88,15 @@ class CommandRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredData:
+    """A command's `data` as it was received. `body` is None once it was erased."""
+
+    body: bytes | None
+    redact: tuple[str, ...]
+    """The paths that the contract withholds: nobody is shown what they lead to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRecord:
     """One tool call as the events so far tell it. `started_seq` is the newest `operation.started`."""
 

@@ -10,6 +10,7 @@ CREATE TABLE journal (
   fence_reason TEXT,
   fence_detail TEXT,
   fence_at TEXT,
+  key_check TEXT, -- which key the keyed digests were made with; NULL while there are none
   counts TEXT NOT NULL,
   digest TEXT NOT NULL,
   CHECK ((fence_reason IS NULL) = (fence_at IS NULL) AND (fence_reason IS NULL) = (fence_detail IS NULL))
@@ -127,7 +128,10 @@ CREATE TABLE events (
 CREATE TABLE payloads (
   seq INTEGER PRIMARY KEY,
   digest TEXT NOT NULL,
-  body BLOB
+  redact TEXT,
+  due INTEGER,
+  body BLOB,
+  CHECK (due IS NULL OR (redact IS NOT NULL AND body IS NOT NULL))
 ) STRICT;
 
 CREATE TABLE deliveries (
@@ -168,6 +172,8 @@ CREATE INDEX operations_with_reason ON operations (reason) WHERE reason IS NOT N
 CREATE INDEX operations_not_succeeded ON operations (state) WHERE ended_at IS NOT NULL AND state <> 'succeeded';
 
 CREATE INDEX events_of_operation ON events (operation) WHERE operation IS NOT NULL;
+
+CREATE INDEX payloads_due ON payloads (due) WHERE due IS NOT NULL;
 
 CREATE INDEX deliveries_of_command ON deliveries (command);
 

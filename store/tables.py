@@ -253,7 +253,9 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
     if changes or words:
         known = ledger.execute("evidence_to_judge", (row.id,)).fetchall()
         found = (Evidence(attempt, Effect(effect), Source(source)) for attempt, effect, source in known)
-        _update_operation(ledger, row, projection.judged(row.record, changes, found), fact.at)
+        after = projection.judged(row.record, changes, found)
+        _update_operation(ledger, row, after, fact.at)
+        _set_due(ledger, after, fact.seq if terminal else row.receipt_seq)
     else:
         ledger.execute("count_in_run", (0, 0, fact.at, row.run))
     if terminal:
@@ -312,3 +314,11 @@ def _update_operation(ledger: Ledger, row: OperationRow, after: OperationRecord,
     ledger.execute("update_operation", values)
     ledger.execute("count_in_run", (0, int(listed) - int(row.listed), at, row.run))
     ledger.head = ledger.head.moved(row.record.state, after.state)
+
+
+def _set_due(ledger: Ledger, after: OperationRecord, receipt_seq: int | None) -> None:
+    """Let the call's secrets be erased once its receipt is acknowledged, or not yet, or not any more."""
+    if ledger.head.key_check is None:
+        return  # no call in here has any
+    due = receipt_seq if projection.erasable(after) else None
+    ledger.execute("set_due", (due, after.accepted_seq, due))

@@ -20,9 +20,10 @@ from store.events import (
     EventData,
 )
 from store.head import Ledger, row_digest
+from store.keys import DigestKey
 from store.lifecycle import IllegalMove, advance
 from store.projection import MOVING, Fact
-from store.records import Chain, CommandId, Fence, OperationId, Origin, RunId, StoredEvent, timestamp
+from store.records import Chain, CommandId, Digest, Fence, OperationId, Origin, RunId, StoredEvent, timestamp
 from store.tables import (
     TOOL_CALL,
     OperationRow,
@@ -40,6 +41,9 @@ from store.wire import MEMBERS, render
 
 CUTS: Final = {"result": "result_truncated", "arguments": "arguments_truncated"}
 """What an event that is too long loses, and the flag that says so."""
+RESULT_BYTES_MAX: Final = 33_554_432
+"""A result that its event is too small for is kept whole up to this: four times what providers may answer by
+default, because what is not ASCII is escaped here. A longer one is cut, and kept nowhere."""
 SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
 """What `chain`, the last member, adds to an event's bytes."""
 
@@ -61,8 +65,8 @@ class Transaction(View):
 
         Assigns `seq`, `at`, `terminal`, `supersedes` and `chain`; an operation's event gets the run, command
         and origin of its operation. An event longer than a frame may be is cut once, here; its whole result
-        goes to the payloads. Raises `IllegalMove` or `ImpossibleEvent` before anything is written: both are
-        bugs of ours.
+        goes to the payloads, while there is room. Raises `IllegalMove` or `ImpossibleEvent` before anything
+        is written: both are bugs of ours.
         """
         match draft.data:
             case CommandAccepted() | CommandRefused() as data:
@@ -144,7 +148,7 @@ class Transaction(View):
         elif draft.operation_id is not None and find_operation(self.ledger, draft.operation_id) is None:
             raise ImpossibleEvent(data.KIND, f"there is no operation {draft.operation_id}")
         sealed = self._seal(draft, data, _address(draft), terminal=data.TERMINAL)
-        return self._insert(sealed, project_new_command(self._write(), sealed.fact, data))
+        return self._insert(sealed, project_new_command(self._write(draft), sealed.fact, data))
 
     def _check_call(self, draft: Draft, data: CommandAccepted) -> None:
         if (
@@ -181,16 +185,29 @@ class Transaction(View):
         record = row.record
         address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
         sealed = self._seal(draft, data, address, terminal=terminal)
-        return self._insert(sealed, project_operation(self._write(), sealed.fact, row, terminal=terminal))
+        ledger = self._write(draft)
+        if draft.redact:
+            # a contract may withhold more than it did when the call was accepted
+            redact = _as_text(draft.redact)
+            ledger.execute("set_redact", (redact, record.accepted_seq, redact))
+        return self._insert(sealed, project_operation(ledger, sealed.fact, row, terminal=terminal))
 
     # ------------------------------------------------------------ what all of them do
 
-    def _write(self) -> Ledger:
+    def _write(self, draft: Draft | None = None) -> Ledger:
         """Begin to write: from here on, a unit that raises is undone."""
+        ledger = self.ledger
         if not self._touched:
-            self.ledger.connection.execute("SAVEPOINT unit")
+            ledger.connection.execute("SAVEPOINT unit")
             self._touched = True
-        return self.ledger
+        if draft is not None and draft.redact and ledger.head.key_check is None:
+            ledger.head = replace(ledger.head, key_check=self._key.check)
+        return ledger
+
+    @property
+    def _key(self) -> DigestKey:
+        assert self.ledger.key is not None, "whoever records has opened the folder with its key"
+        return self.ledger.key
 
     def _seal(self, draft: Draft, data: EventData, address: "_Address", *, terminal: bool) -> "_Sealed":
         """Give the event its seq, time, bytes and place in the chain; cut it if it is too long."""
@@ -212,10 +229,10 @@ class Transaction(View):
             )
 
         payload = draft.payload
-        data = _with_payload(data, payload)
+        data = self._with_payload(data, payload, draft)
         body = rendered(data)
         if len(body) + SEAL_BYTES > min(self._frame_bytes_max, head.plane_frame_bytes_max):
-            data, payload = _cut(data, payload)
+            data, payload = self._cut(data, payload, draft)
             body = rendered(data)
         digest = chain.digest(body)
         link = chain.extend(head.chain, digest)
@@ -231,7 +248,33 @@ class Transaction(View):
             chain=link,
             body=chain.seal(body, link),
         )
-        return _Sealed(Fact.of(event, data, address.origin), event, payload)
+        return _Sealed(Fact.of(event, data, address.origin), event, payload, draft.redact)
+
+    def _digest(self, payload: bytes, draft: Draft) -> Digest:
+        """Return the payload's digest: a secret could be guessed from a plain one."""
+        return self._key.digest(payload) if draft.redact else chain.digest(payload)
+
+    def _with_payload(self, data: EventData, payload: bytes | None, draft: Draft) -> EventData:
+        """Name the payload's digest in the event."""
+        if payload is None:
+            return data
+        if "payload_digest" not in MEMBERS[data.KIND]:
+            raise ImpossibleEvent(data.KIND, "events of this kind carry no payload")
+        return replace(data, **_members_of(payload_digest=self._digest(payload, draft)))
+
+    def _cut(self, data: EventData, payload: bytes | None, draft: Draft) -> tuple[EventData, bytes | None]:
+        """Return the event without its longest member, and the payload that holds it whole."""
+        for name, flag in CUTS.items():
+            value = getattr(data, name, None)
+            if value is None:
+                continue
+            cut = replace(data, **_members_of(**{name: None, flag: True}))
+            if payload is None and "payload_digest" in MEMBERS[data.KIND] and self.room:
+                whole = json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+                payload = whole if len(whole) <= RESULT_BYTES_MAX else None
+                cut = self._with_payload(cut, payload, draft)
+            return cut, payload
+        return data, payload
 
     def _insert(self, sealed: "_Sealed", place: Place) -> StoredEvent:
         """Write the event itself, after what follows from it: only then are all its rows known."""
@@ -252,7 +295,10 @@ class Transaction(View):
             ),
         )
         if sealed.payload is not None:
-            ledger.execute("insert_payload", (event.seq, chain.digest(sealed.payload), sealed.payload))
+            digest = getattr(sealed.fact.data, "payload_digest", None)
+            # a result is recorded without what the contract withholds, and stays
+            redact = _as_text(sealed.redact) if isinstance(sealed.fact.data, CommandAccepted) else None
+            ledger.execute("insert_payload", (event.seq, digest, redact, sealed.payload))
         ledger.head = replace(ledger.head, last_seq=event.seq, chain=event.chain)
         self.appended.append(event)
         return event
@@ -294,38 +340,17 @@ class _Sealed:
     fact: Fact
     event: StoredEvent
     payload: bytes | None
+    redact: tuple[str, ...]
+
+
+def _as_text(redact: tuple[str, ...]) -> str | None:
+    return json.dumps(redact) if redact else None
 
 
 def _superseding(data: EventData, row: OperationRow) -> EventData:
     if row.receipt_seq is None or "supersedes" not in MEMBERS[data.KIND]:
         return data
     return replace(data, **_members_of(supersedes=row.receipt_seq))
-
-
-def _with_payload(data: EventData, payload: bytes | None) -> EventData:
-    """Name the payload's digest in the event, unless the caller did.
-
-    A caller does where something is redacted: under a key.
-    """
-    if payload is None or getattr(data, "payload_digest", None) is not None:
-        return data
-    if "payload_digest" not in MEMBERS[data.KIND]:
-        raise ImpossibleEvent(data.KIND, "events of this kind carry no payload")
-    return replace(data, **_members_of(payload_digest=chain.digest(payload)))
-
-
-def _cut(data: EventData, payload: bytes | None) -> tuple[EventData, bytes | None]:
-    """Return the event without its longest member, and the payload that holds it whole."""
-    for name, flag in CUTS.items():
-        value = getattr(data, name, None)
-        if value is None:
-            continue
-        cut = replace(data, **_members_of(**{name: None, flag: True}))
-        if payload is None and "payload_digest" in MEMBERS[data.KIND]:
-            payload = json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
-            cut = _with_payload(cut, payload)
-        return cut, payload
-    return data, payload
 
 
 def _members_of(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - the members of whichever kind of event it is

@@ -12,14 +12,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from store import chain, schema
+from store.errors import DigestKeyMissing, DigestKeyWrong
 from store.folder import entered
-from store.head import Ledger, read_head, row_digest
+from store.head import Head, Ledger, read_head, row_digest
 from store.identity import read_identity
 from store.inspection import broken_link, inspect, looking
 from store.journal import Journal
+from store.keys import DigestKey, find_key
 from store.lifecycle import ENDED, Judgement
 from store.projection import listed
 from store.rebuild import differences
@@ -212,12 +215,22 @@ class _Payloads(_Paged):
 
     def look(self, row: Row) -> None:
         seq, digest, payload, body = row
-        if payload is not None and chain.digest(payload) != digest:
+        if payload is not None and not self._matches(payload, digest):
             self.found(f"payload {seq}", "its content does not match its digest")
         if body is not None:
             named = json.loads(body).get("data", {}).get("payload_digest")
             if named != digest:
                 self.found(f"payload {seq}", "its event names another digest")
+
+    def _matches(self, payload: bytes, digest: str) -> bool:
+        """Whether the digest is the plain one, or, where something is withheld, the one under the key.
+
+        Without the key (`verify_file` says that it is missing) nothing can be told about the latter.
+        """
+        if chain.digest(payload) == digest:
+            return True
+        key = self.view.ledger.key
+        return self.view.has_keyed_digests if key is None else key.digest(payload) == digest
 
 
 class _Commands(_Paged):
@@ -366,7 +379,16 @@ def verify_file(
         if identity is None or identity.journal is None:
             return ()
         path = identity.path(folder.path)
-        inspect(path, identity, tail=False)
+        head = inspect(path, identity, tail=False)
+        key, lost = _key(folder.path, head)
         with looking(path) as connection:
-            view = View(Ledger(connection, read_head(connection)), now, room=False)
-            return verify(view, progress, deep=deep)
+            view = View(Ledger(connection, read_head(connection), key), now, room=False)
+            return lost + verify(view, progress, deep=deep)
+
+
+def _key(folder: Path, head: Head) -> tuple[DigestKey | None, tuple[Finding, ...]]:
+    """Return the folder's key, or that it cannot be used: everything else can be looked at without it."""
+    try:
+        return find_key(folder, head.key_check), ()
+    except (DigestKeyMissing, DigestKeyWrong) as error:
+        return None, (Finding(check="key", subject=error.path.name, problem=error.problem),)

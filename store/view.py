@@ -29,6 +29,7 @@ from store.records import (
     Page,
     RunId,
     RunRecord,
+    StoredData,
     StoredEvent,
     Timestamp,
     timestamp,
@@ -95,6 +96,11 @@ class View:
         return self.ledger.head.fence
 
     @property
+    def has_keyed_digests(self) -> bool:
+        """Whether a digest under the folder's key was ever recorded."""
+        return self.ledger.head.key_check is not None
+
+    @property
     def plane_frame_bytes_max(self) -> int:
         """The longest frame that the plane last said it takes; 65,536 before it has said anything."""
         return self.ledger.head.plane_frame_bytes_max
@@ -112,6 +118,17 @@ class View:
         if command is None or command.accepted_seq is None:
             return None
         return self._payload(command.accepted_seq)
+
+    def command_data(self, command_id: CommandId) -> StoredData | None:
+        """Return the command's `data` as it is kept; None where it is unknown, or was never kept."""
+        command = self.command(command_id)
+        if command is None or command.accepted_seq is None:
+            return None
+        row = self.ledger.execute("command_data", (command.accepted_seq,)).fetchone()
+        if row is None:
+            return None
+        redact, body = row
+        return StoredData(body=body, redact=() if redact is None else tuple(json.loads(redact)))
 
     def open_commands(self, run_id: RunId | None, after_seq: int, limit: int) -> tuple[CommandRecord, ...]:
         """Return accepted commands without a receipt, by the seq of their acceptance.
@@ -174,13 +191,14 @@ class View:
             return None
         return self._payload(operation.result_seq) or self._result_of_event(operation.result_seq)
 
-    def twins(self, runs: Sequence[RunId], args_digest: Digest) -> tuple[OperationRecord, ...]:
+    def twins(self, runs: Sequence[RunId], *args_digests: Digest) -> tuple[OperationRecord, ...]:
         """Return the writes with these arguments in these runs, at most `TWINS_MAX`.
 
-        Those that guard come first; each part is newest first.
+        The same arguments may have two digests: a plain one and one under the key. Those that guard come
+        first; each part is newest first.
         """
-        guarding = self._alike("twins_guarding", runs, args_digest)
-        others = self._alike("twins_alike", runs, args_digest)
+        guarding = self._alike("twins_guarding", runs, args_digests)
+        others = self._alike("twins_alike", runs, args_digests)
         return (*guarding, *others)[:TWINS_MAX]
 
     def open_operations(self, after_seq: int, limit: int) -> tuple[OperationRecord, ...]:
@@ -285,10 +303,13 @@ class View:
         result = json.loads(row[0])["data"].get("result")
         return None if result is None else json.dumps(result, separators=(",", ":")).encode("ascii")
 
-    def _alike(self, statement: str, runs: Sequence[RunId], args_digest: Digest) -> list[OperationRecord]:
+    def _alike(
+        self, statement: str, runs: Sequence[RunId], args_digests: Sequence[Digest]
+    ) -> list[OperationRecord]:
         found = [
             operation_row(row)
             for run_id in dict.fromkeys(runs)
+            for args_digest in dict.fromkeys(args_digests)
             for row in self.ledger.execute(statement, (run_id, args_digest, TWINS_MAX))
         ]
         return [row.record for row in sorted(found, key=lambda row: row.id, reverse=True)]

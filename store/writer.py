@@ -19,6 +19,7 @@ from typing import Final
 
 from store import files
 from store.connection import PAGE_BYTES
+from store.erasure import Debt, debt, erase
 from store.errors import JournalFailed
 from store.folder import unlink_durably, write_durably
 from store.head import Head, Ledger, write_head
@@ -33,6 +34,8 @@ CHECKPOINT_PAGES: Final = 1_000
 """Pages in the `-wal` after which it is checkpointed: SQLite's own default; much more is slower, not
 faster."""
 CHECKPOINT_BYTES: Final = CHECKPOINT_PAGES * PAGE_BYTES
+ERASING_AT_CLOSE: Final = 64
+"""Commits that a close makes to erase what is due, about a second. The next life erases the rest."""
 _PAGES_A_COMMIT: Final = 12.0
 """A first guess; later the last checkpoint tells."""
 
@@ -63,6 +66,16 @@ Outcome = Done | Raised
 
 
 @dataclass(frozen=True, slots=True)
+class _Units:
+    """What the units of one commit did."""
+
+    outcomes: list[Outcome]
+    events: list[StoredEvent]
+    wrote: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
     """What one group commit did. When it is handed out, it is durable."""
 
@@ -72,6 +85,8 @@ class Committed:
     at: datetime
     head: Head
     """How far the journal has come with it."""
+    debt: Debt
+    """What is still to be erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +141,8 @@ class Writer:
         self._commits_in_wal = 0
         self._pages_a_commit = _PAGES_A_COMMIT
         self._wal_bytes = self._wal_bytes_before = 0
+        self.holds_erased = ledger.head.key_check is not None
+        """Whether the `-wal` may hold old copies of pages whose secrets were erased since."""
         self.look()
 
     def commit(self, units: Sequence[Callable[[Transaction], object]]) -> Committed:
@@ -136,23 +153,33 @@ class Writer:
         try:
             self.ledger.connection.execute("BEGIN IMMEDIATE")
             during = "a statement"
-            committed = self._run_units(units)
-            if committed.wrote:
+            done = self._run_units(units)
+            erased = erase(self.ledger)
+            if done.wrote or erased:
                 write_head(self.ledger.connection, self.ledger.head)
                 self._boundary("journal.before_commit")
             if not self.ledger.connection.in_transaction:
                 raise JournalFailed(
                     during="a statement", detail="SQLite rolled the transaction back by itself"
                 )
+            owing = debt(self.ledger)
             during = "commit"
             self.ledger.connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._failed(error, during) from error
-        if committed.wrote:
+        self.holds_erased |= erased
+        if done.wrote or erased:
             self._after_commit()
-        return committed
+        return Committed(
+            outcomes=done.outcomes,
+            events=done.events,
+            wrote=done.wrote or erased,
+            at=done.at,
+            head=self.ledger.head,
+            debt=owing,
+        )
 
-    def _run_units(self, units: Sequence[Callable[[Transaction], object]]) -> Committed:
+    def _run_units(self, units: Sequence[Callable[[Transaction], object]]) -> "_Units":
         outcomes: list[Outcome] = []
         events: list[StoredEvent] = []
         wrote, now = False, self._clock()
@@ -173,7 +200,7 @@ class Writer:
             else:
                 wrote |= transaction.keep()
                 events.extend(transaction.appended)
-        return Committed(outcomes, events, wrote, now, self.ledger.head)
+        return _Units(outcomes, events, wrote, now)
 
     def _after_commit(self) -> None:
         self._boundary("journal.after_commit")
@@ -216,11 +243,17 @@ class Writer:
             return True
         return self._wal_bytes > max(CHECKPOINT_BYTES, self._wal_bytes_before)
 
-    def checkpoint(self, mode: str = "PASSIVE") -> None:
-        """Copy the `-wal` into the file, and fsync it.
+    def checkpoint(self) -> None:
+        """Copy the `-wal` into the file, and fsync it; empty the `-wal` where secrets were erased.
 
         Raises `JournalFailed`, also where SQLite did not finish.
         """
+        if self.holds_erased:
+            self._empty_wal()
+        else:
+            self._copy("PASSIVE")
+
+    def _copy(self, mode: str) -> None:
         try:
             busy, pages, copied = self.ledger.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:
@@ -235,20 +268,30 @@ class Writer:
         self._wal_bytes_before = self._wal_bytes
 
     def finish(self) -> None:
-        """Bring everything into the one file, so that no `-wal` is left. Raises `JournalFailed`.
+        """Bring everything into the one file, so that no `-wal` is left. Raises `JournalFailed`."""
+        for _ in range(ERASING_AT_CLOSE):
+            if not debt(self.ledger).due:
+                break
+            self.commit(())
+        self._check_files()
+        self._empty_wal()
+
+    def _empty_wal(self) -> None:
+        """Bring everything into the file, and cut the `-wal` to nothing.
 
         The mark goes when the file has everything and the `-wal` still has it too: whatever dies in between,
         no later start takes a complete journal for one that lost its `-wal`.
         """
-        self._check_files()
-        self.checkpoint()
+        self._copy("PASSIVE")
         if self._marked:
             try:
                 unlink_durably(self._unclean)
                 self._marked = False
             except OSError as error:
                 raise JournalFailed("close", f"{self._unclean}: {error.strerror}") from error
-        self.checkpoint("TRUNCATE")
+        self._copy("TRUNCATE")
+        self._wal_bytes = self._wal_bytes_before = 0
+        self.holds_erased = False
 
     # ------------------------------------------------------------ the files
 

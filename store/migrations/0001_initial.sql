@@ -20,6 +20,7 @@ CREATE TABLE journal (
   fence_reason TEXT,
   fence_detail TEXT,
   fence_at TEXT,
+  key_check TEXT, -- which key the keyed digests were made with; NULL while there are none
   counts TEXT NOT NULL,
   digest TEXT NOT NULL,
   CHECK ((fence_reason IS NULL) = (fence_at IS NULL) AND (fence_reason IS NULL) = (fence_detail IS NULL))
@@ -147,12 +148,18 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_of_operation ON events (operation) WHERE operation IS NOT NULL;
 
--- What is kept outside the chain: a command's `data`, and results that their event is too small for.
+-- What is kept outside the chain: a command's `data`, and results that their event is too small for. `redact` are the
+-- paths of `data` and its call's result that the contract withholds, as a JSON list; such a `body` is erased, that is
+-- NULL, once event `due`, the receipt of an operation that is settled, was acknowledged.
 CREATE TABLE payloads (
   seq INTEGER PRIMARY KEY,
   digest TEXT NOT NULL,
-  body BLOB
+  redact TEXT,
+  due INTEGER,
+  body BLOB,
+  CHECK (due IS NULL OR (redact IS NOT NULL AND body IS NOT NULL))
 ) STRICT;
+CREATE INDEX payloads_due ON payloads (due) WHERE due IS NOT NULL;
 
 -- `digest` covers the other columns but `id`: no event repeats what stands here.
 CREATE TABLE deliveries (

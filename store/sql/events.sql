@@ -23,10 +23,28 @@ SELECT seq FROM events WHERE operation = (SELECT id FROM operations WHERE operat
 ORDER BY seq LIMIT ?;
 
 -- name: insert_payload
-INSERT INTO payloads (seq, digest, body) VALUES (?, ?, ?);
+INSERT INTO payloads (seq, digest, redact, body) VALUES (?, ?, ?, ?);
 
 -- name: payload
 SELECT body FROM payloads WHERE seq = ?;
+
+-- name: command_data
+SELECT redact, body FROM payloads WHERE seq = ?;
+
+-- name: set_redact
+UPDATE payloads SET redact = ? WHERE seq = ? AND body IS NOT NULL AND redact IS NOT ?;
+
+-- name: set_due
+UPDATE payloads SET due = ? WHERE seq = ? AND redact IS NOT NULL AND body IS NOT NULL AND due IS NOT ?;
+
+-- name: next_due
+SELECT due FROM payloads WHERE due IS NOT NULL ORDER BY due LIMIT 1;
+
+-- name: due
+SELECT seq, length(body) FROM payloads WHERE due IS NOT NULL AND due <= ? ORDER BY due LIMIT ?;
+
+-- name: erase
+UPDATE payloads SET body = NULL, due = NULL WHERE seq = ?;
 
 -- name: body
 SELECT body FROM events WHERE seq = ?;

@@ -32,6 +32,9 @@ class Ids:
         return f"{self.count:032x}"
 
 
+FILES = {"CURRENT", "digest.key", "journal.db", "lock"}
+"""What a clean stop leaves in the state folder."""
+
 Open = Callable[..., AbstractAsyncContextManager[Journal]]
 
 

@@ -5,6 +5,7 @@ Operation `n` belongs to command `cmd-n` and, unless told, to run `run-1`.
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 from store.events import (
     AttemptEnded,
@@ -72,6 +73,22 @@ def accepted(
         operation_id=operation_id(n),
         origin=Origin.PLANE,
         payload=json.dumps({"tool": tool, "arguments": {"n": n}}).encode(),
+    )
+
+
+REDACT = ("arguments.token", "result.structuredContent")
+
+
+def token(n: int) -> bytes:
+    """What call `n` of a redacting tool must not leave behind."""
+    return f"canary-{n:032x}".encode()
+
+
+def secret(n: int, *, run: str = "run-1", padding: int = 0, args: Digest | None = None) -> Draft:
+    """The acceptance of call `n` of a tool whose contract withholds something."""
+    data = {"tool": "vault/store", "arguments": {"token": token(n).decode(), "padding": "x" * padding}}
+    return replace(
+        accepted(n, run=run, tool="vault/store", args=args), payload=json.dumps(data).encode(), redact=REDACT
     )
 
 

@@ -35,7 +35,7 @@ from store.errors import (
 from store.files import FIRST, wal
 from store.inspection import TAIL
 from store.journal import JournalSettings
-from tests.store.conftest import Open
+from tests.store.conftest import FILES, Open
 from tests.store.disk import IOERR_FSYNC, SQLITE_OK, failing_disk
 from tests.store.drafts import accepted, driver_started, recording, started, succeeded
 
@@ -267,7 +267,7 @@ async def test_a_wal_left_by_a_kill_is_recovered(opened: Open, state: Path) -> N
     await crash(opened, state)
     async with opened() as journal:
         assert await journal.read(lambda view: view.last_seq) == 20 * 3 + 20 * 2
-    assert {item.name for item in state.iterdir()} == {"CURRENT", FIRST, "lock"}
+    assert {item.name for item in state.iterdir()} == FILES
 
 
 @pytest.fixture
@@ -334,7 +334,7 @@ async def test_a_damaged_current_is_refused(opened: Open, state: Path, text: str
     await refused(opened, IdentityUnreadable, "does not name a journal", state)
 
 
-@pytest.mark.parametrize("name", ["CURRENT", "journal.db", "lock"])
+@pytest.mark.parametrize("name", ["CURRENT", "digest.key", "journal.db", "lock"])
 async def test_files_that_others_can_read_or_change_are_refused(opened: Open, state: Path, name: str) -> None:
     """Their content may be somebody else's work, or in somebody else's hands."""
     await fill(opened, 1)
@@ -342,7 +342,7 @@ async def test_files_that_others_can_read_or_change_are_refused(opened: Open, st
     await refused(opened, FolderInsecure, "chmod 600", state)
 
 
-@pytest.mark.parametrize("name", ["CURRENT", "journal.db"])
+@pytest.mark.parametrize("name", ["CURRENT", "digest.key", "journal.db"])
 async def test_links_are_refused(opened: Open, state: Path, tmp_path: Path, name: str) -> None:
     """A link in the state folder leads to what somebody else chose."""
     await fill(opened, 1)

@@ -60,7 +60,7 @@ async def test_the_old_file_is_kept_for_one_life(opened: Open, settings: Journal
             assert {"journal.db", "journal.db-wal", "journal-2.db"} <= names(settings.state_dir)
         async with opened():
             pass
-    assert names(settings.state_dir) == {"CURRENT", "lock", "journal-2.db"}
+    assert names(settings.state_dir) == {"CURRENT", "digest.key", "lock", "journal-2.db"}
 
 
 async def test_generations_count_up(opened: Open, settings: JournalSettings) -> None:
@@ -76,7 +76,7 @@ async def test_generations_count_up(opened: Open, settings: JournalSettings) -> 
             assert journal.statistics().file_name == "journal-3.db"
         async with opened():
             pass
-    assert names(settings.state_dir) == {"CURRENT", "lock", "journal-3.db"}
+    assert names(settings.state_dir) == {"CURRENT", "digest.key", "lock", "journal-3.db"}
 
 
 async def test_a_failure_in_a_checkpoint_marks_as_well(opened: Open, settings: JournalSettings) -> None:
@@ -155,7 +155,7 @@ async def test_a_crash_between_copy_and_switch_is_no_loss(opened: Open, settings
             assert journal.statistics().file_name == "journal-3.db"
         async with opened():
             pass
-    assert names(settings.state_dir) == {"CURRENT", "lock", "journal-3.db"}
+    assert names(settings.state_dir) == {"CURRENT", "digest.key", "lock", "journal-3.db"}
 
 
 async def test_a_damaged_journal_is_not_copied(

@@ -25,7 +25,7 @@ from store.records import JournalId, StoredEvent
 from store.transaction import Transaction
 from store.verify import verify_file
 from store.view import View
-from tests.store.conftest import Clock, Ids
+from tests.store.conftest import FILES, Clock, Ids
 from tests.store.drafts import (
     accepted,
     failed,
@@ -202,7 +202,7 @@ class JournalMachine(RuleBasedStateMachine):
         """A clean stop commits what is lazy, and leaves one file."""
         self.close()
         self.committed(())
-        assert {item.name for item in self.settings.state_dir.iterdir()} == {"CURRENT", "lock", "journal.db"}
+        assert {item.name for item in self.settings.state_dir.iterdir()} == FILES
         self.open()
 
     @rule()

@@ -19,7 +19,7 @@ from store.journal import Journal, JournalSettings, open_journal
 from store.lifecycle import Effect
 from store.records import RunId
 from store.verify import Finding, Progress, verify_file, verify_journal
-from tests.store.conftest import Clock, Ids, Open
+from tests.store.conftest import FILES, Clock, Ids, Open
 from tests.store.drafts import (
     accepted,
     accepted_command,
@@ -32,6 +32,7 @@ from tests.store.drafts import (
     reconciled,
     recording,
     refused,
+    secret,
     started,
     succeeded,
     unknown,
@@ -53,6 +54,7 @@ async def fill(journal: Journal) -> None:
     await journal.transact(recording(accepted(4), not_executed(4), accepted(5), refused(6)))
     await journal.transact(recording(accepted_command(7, "run.end", {"outcome": "done"}), completed(7)))
     await journal.transact(recording(accepted(8), started(8), succeeded(8, result="x" * 70_000)))
+    await journal.transact(recording(secret(11), started(11), secret(12), started(12), succeeded(12)))
     await journal.transact(lambda tx: tx.note_delivery(command_id(1), "accepted"))
     await journal.transact(lambda tx: tx.park(2, "invalid", "too long"))
     await journal.transact(lambda tx: tx.acknowledge(3))
@@ -100,7 +102,7 @@ def test_a_whole_journal_has_no_findings(
     assert verify_file(settings, progress.append, now=NOW, deep=deep) == ()
     assert journal_file.read_bytes() == before
     assert {step.check for step in progress} >= {"integrity"}
-    assert {item.name for item in settings.state_dir.iterdir()} == {"CURRENT", "lock", "journal.db"}
+    assert {item.name for item in settings.state_dir.iterdir()} == FILES
 
 
 DAMAGE = [
@@ -118,6 +120,7 @@ DAMAGE = [
     ("DELETE FROM events WHERE seq = 4", "chain"),
     # payloads
     ("UPDATE payloads SET body = CAST(replace(body, '1', '2') AS BLOB) WHERE seq = 2", "payloads"),
+    ("UPDATE payloads SET body = CAST(replace(body, 'canary', 'banana') AS BLOB) WHERE due > 0", "payloads"),
     ("UPDATE payloads SET digest = 'b' || substr(digest, 2) || 'b' WHERE seq = 2", "payloads"),
     (
         "UPDATE payloads SET body = CAST(replace(body, 'x', 'y') AS BLOB) WHERE length(body) > 1000",
