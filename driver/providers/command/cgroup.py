@@ -42,7 +42,6 @@ def delegated() -> Path | None:
 def make(parent: Path, name: str) -> Path | None:
     """Return a new cgroup that can be killed at once; None where the kernel does not let us."""
     group = parent / name
-    remove(group)  # one of this name is a crash's: with processes in it, it stays, and there is none for us
     try:
         group.mkdir()
     except OSError:

@@ -63,6 +63,7 @@ class CommandProvider:
         self._changed = anyio.Event()
         self._closing = anyio.Event()
         self._closed = anyio.Event()
+        self._running = False
         self._abandoned = False
 
     @property
@@ -72,6 +73,7 @@ class CommandProvider:
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """See `Provider.run`, and the module's docstring for what a cancellation means."""
+        self._running = True
         try:
             self._group = await anyio.to_thread.run_sync(cgroup.delegated)
             log.debug("command_provider", provider=self.name, cgroup=self._group is not None)
@@ -96,7 +98,8 @@ class CommandProvider:
         for tether in self._tethers:
             tether.cancel()
         self._changed.set()
-        await self._closed.wait()
+        if self._running:
+            await self._closed.wait()
 
     def ready(self, call: ToolCall) -> bool:
         """See `Provider.ready`. A tool that names a folder is looked at on the disk first."""

@@ -25,7 +25,7 @@ def spawn(place: Place, launch: Launch, call: ToolCall, zygote: Zygote, parent: 
 
     Raises `AttemptExists`, and `Refused` where the machine cannot start it; nothing was executed then.
     """
-    group = cgroup.make(parent, f"effectd-{place.operation_id}-{place.attempt}") if parent else None
+    group = cgroup.make(parent, _group_name(place)) if parent else None
     try:
         place.create(
             Origin(
@@ -76,6 +76,11 @@ def _start(place: Place, plan: Plan, launch: Launch, zygote: Zygote, group: Path
         link.settimeout(0)
         ours_on_failure.pop_all()
     return Tether(place, control, link)
+
+
+def _group_name(place: Place) -> str:
+    """Return a name that no other daemon on this machine can come by, whatever it executes."""
+    return f"effectd-{place.operation_id}-{place.attempt}-{os.urandom(4).hex()}"
 
 
 def _plan(launch: Launch, call: ToolCall) -> Plan:
