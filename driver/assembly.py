@@ -1,17 +1,24 @@
 """Maps a valid configuration to what each part of the daemon is told, and builds the providers.
 
-Part of `driver`; may import everything of `driver`, and `store`. The MCP SDK is imported only where a
-provider needs it: it costs most of a second and of the memory.
+Part of `driver`; may import everything of `driver`, and `store`. What a kind of provider needs is imported
+only where there is one of it: the MCP SDK alone costs most of a second and of the memory.
 """
 
 from collections.abc import Mapping
 
 from driver.config.models import Config, ControlTable
-from driver.config.providers import McpProviderTable
+from driver.config.providers import (
+    CommandProviderTable,
+    HttpProviderTable,
+    HttpToolTable,
+    McpProviderTable,
+    ProviderTable,
+)
 from driver.core.contracts import parse_key_carrier
 from driver.core.frames import FRAME_BYTES_MAX
 from driver.engine.posture import Limits
 from driver.link.settings import LinkSettings
+from driver.providers.http.settings import Endpoint, HttpSettings
 from driver.providers.mcp.settings import HttpServer, McpSettings, StdioServer
 from driver.providers.protocol import LateResults, Provider
 from store.settings import JournalSettings
@@ -49,6 +56,7 @@ def limits(config: Config) -> Limits:
     return Limits(
         inflight_max=driver.max_inflight,
         queue_max=driver.queue_max,
+        approvals_max=driver.approvals_max,
         run_unsettled_max=driver.run_unsettled_max,
         drain_s=driver.drain_s,
     )
@@ -56,16 +64,46 @@ def limits(config: Config) -> Limits:
 
 def providers(config: Config, late: LateResults) -> Mapping[str, Provider]:
     """Return one provider for each table, none of them started; `late` gets the answers that come late."""
-    settings = [
-        _mcp_settings(name, table, config)
-        for name, table in config.providers.items()
-        if isinstance(table, McpProviderTable)
-    ]
-    if not settings:
-        return {}
-    from driver.providers.mcp.provider import McpProvider  # noqa: PLC0415 - see the module's docstring
+    return {name: _provider(name, table, config, late) for name, table in config.providers.items()}
 
-    return {item.name: McpProvider(item, late) for item in settings}
+
+def _provider(name: str, table: ProviderTable, config: Config, late: LateResults) -> Provider:
+    match table:
+        case McpProviderTable():
+            from driver.providers.mcp.provider import McpProvider  # noqa: PLC0415 - see the module's docstring
+
+            return McpProvider(_mcp_settings(name, table, config), late)
+        case HttpProviderTable():
+            from driver.providers.http.provider import HttpProvider  # noqa: PLC0415 - see the module's docstring
+
+            return HttpProvider(_http_settings(name, table), late)
+        case CommandProviderTable():
+            raise AssertionError(name)  # refused with the configuration: driver.config.support
+
+
+def _http_settings(name: str, table: HttpProviderTable) -> HttpSettings:
+    return HttpSettings(
+        name=name,
+        base_url=table.base_url,
+        endpoints={tool: _endpoint(declared) for tool, declared in table.tools.items()},
+        key=parse_key_carrier(table.key),
+        env=table.env,
+        env_files=table.env_files,
+        late_result_s=table.late_result_s,
+        answer_max_bytes=table.answer_max_bytes,
+    )
+
+
+def _endpoint(tool: HttpToolTable) -> Endpoint:
+    return Endpoint.declared(
+        method=tool.method,
+        path=tool.path,
+        reads=tool.effect == "read",
+        query=tool.query,
+        headers=tool.headers,
+        body=tool.json_body,
+        ok_status=tool.ok_status,
+    )
 
 
 def _mcp_settings(name: str, table: McpProviderTable, config: Config) -> McpSettings:

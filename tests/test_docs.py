@@ -12,7 +12,13 @@ from pydantic.fields import FieldInfo
 
 from driver.config.load import parse
 from driver.config.models import Config
-from driver.config.providers import McpProviderTable, ToolTable
+from driver.config.providers import (
+    CommonProviderTable,
+    HttpProviderTable,
+    HttpToolTable,
+    McpProviderTable,
+    ToolTable,
+)
 from driver.config.support import FEATURES
 from driver.config.table import Table
 from store.errors import OpenRefused
@@ -35,6 +41,15 @@ def _models() -> Mapping[str, type[Table]]:
         "[providers.NAME]": McpProviderTable,
         "[providers.NAME.tools.TOOL]": ToolTable,
     }
+
+
+KINDS: Final = {
+    "[providers.NAME]` of kind `http": (HttpProviderTable, CommonProviderTable),
+    "[providers.NAME.tools.TOOL]` of kind `http": (HttpToolTable, ToolTable),
+}
+"""For each section about a kind of provider: its model, and the one whose keys stand elsewhere."""
+SHARED: Final = {"kind", "tools"}
+"""What each kind has of its own, and what means the same everywhere."""
 
 
 def _table(field: FieldInfo) -> type[Table] | None:
@@ -80,6 +95,16 @@ def test_every_key_stands_in_the_reference_with_its_default(heading: str) -> Non
     assert {key: default for key, (default, _) in found.items()} == expected
 
 
+@pytest.mark.parametrize("heading", KINDS)
+def test_every_key_of_a_kind_stands_in_its_section_with_its_default(heading: str) -> None:
+    """What a kind of provider has beside the keys of all of them is described where the kind is."""
+    model, common = KINDS[heading]
+    found = _rows((DOCS / "configuration.md").read_text(), heading)
+    own = {name: field for name, field in model.model_fields.items() if name not in common.model_fields}
+    expected = {field.alias or name: _default(field) for name, field in own.items() if name not in SHARED}
+    assert {key: default for key, (default, _) in found.items()} == expected
+
+
 def test_every_key_that_is_refused_is_marked_as_coming_later() -> None:
     """A key, or a table, that this version refuses says so where it is described."""
     page = (DOCS / "configuration.md").read_text()
@@ -101,6 +126,15 @@ def test_every_key_that_is_refused_is_marked_as_coming_later() -> None:
 def section_of(page: str, heading: str) -> str:
     """The text between a heading and its table."""
     return page.partition(f"## `{heading}`")[2].partition("\n| ")[0]
+
+
+def test_every_example_of_the_reference_is_valid() -> None:
+    """What somebody copies from configuration.md starts."""
+    page = (DOCS / "configuration.md").read_text()
+    examples = re.findall(r"^```toml\n(.+?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert len(examples) > 1
+    for text in examples:
+        assert parse(text, Path("effectd.toml")).providers
 
 
 # --- cli.md

@@ -1,6 +1,6 @@
 """Starts the configured providers, asks each for its tools, and ends it again; no tool is called.
 
-Part of `driver.cli`; imports `driver.assembly` and the MCP provider, and so the MCP SDK.
+Part of `driver.cli`; imports `driver.assembly` and the providers, and so the MCP SDK.
 """
 
 from collections.abc import AsyncGenerator
@@ -12,10 +12,11 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from driver import assembly
-from driver.cli.inspection import ProviderReport, inspect
+from driver.cli.inspection import ProviderReport, declared_only, inspect, unasked
 from driver.config.models import Config
 from driver.config.providers import ProviderTable
 from driver.core.attempts import NotSent, Report
+from driver.providers.http.provider import HttpProvider
 from driver.providers.mcp.provider import McpProvider
 from driver.providers.protocol import Provider
 from store.records import OperationId
@@ -64,10 +65,13 @@ async def _running(provider: Provider) -> AsyncGenerator[None]:
 
 
 async def _report(name: str, table: ProviderTable, provider: Provider) -> ProviderReport:
+    if isinstance(provider, HttpProvider):
+        refused = await provider.reach()
+        return declared_only(name, table.tools) if refused is None else unasked(name, refused)
     assert isinstance(provider, McpProvider), "the configuration has no other kind"
     served = await provider.list_tools()
     if isinstance(served, NotSent):
-        return ProviderReport(name=name, error=served.message)
+        return unasked(name, served)
     return inspect(name, table, table.tools, {tool.name: tool.definition for tool in served})
 
 

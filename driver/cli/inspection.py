@@ -1,6 +1,6 @@
 """Holds what the configuration declares about tools against what their providers serve.
 
-Part of `driver.cli`, pure: imports the configuration's models, `driver.core.contracts` and jsonschema.
+Part of `driver.cli`, pure: imports the configuration's models, `driver.core` and jsonschema.
 
 An *error* is a contract that cannot be kept: a call would fail, or its key would not arrive. A *notice* is
 what somebody should know who has not declared everything.
@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.validators import validator_for
 
 from driver.config.providers import CommonProviderTable, ToolTable
+from driver.core.attempts import NotSent
 from driver.core.contracts import ArgumentKey, parse_key_carrier
 from store.records import JsonObject, JsonValue
 
@@ -31,11 +32,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReport:
-    """One tool that is declared, or served, or both; `effect` is what the daemon takes its calls for."""
+    """One tool that is declared, or served, or both; `effect` is what the daemon takes its calls for.
+
+    `served` is None where nobody can say which tools there are.
+    """
 
     name: str
     declared: bool
-    served: bool
+    served: bool | None
     effect: Literal["read", "write"]
     findings: tuple[Finding, ...]
 
@@ -72,6 +76,20 @@ def inspect(
         error=None,
         tools=tuple(_tool(tool, provider, declared.get(tool), served) for tool in names),
     )
+
+
+def declared_only(name: str, declared: Mapping[str, ToolTable]) -> ProviderReport:
+    """Return the report on the provider `name`, which can be reached, and lists no tools."""
+    tools = (
+        ToolReport(name=tool, declared=True, served=None, effect=table.effect, findings=())
+        for tool, table in sorted(declared.items())
+    )
+    return ProviderReport(name=name, error=None, tools=tuple(tools))
+
+
+def unasked(name: str, refused: NotSent) -> ProviderReport:
+    """Return the report on the provider `name`, which cannot be started or reached."""
+    return ProviderReport(name=name, error=refused.message)
 
 
 def _tool(

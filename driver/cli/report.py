@@ -20,6 +20,7 @@ from driver.cli.surroundings import Warned
 from driver.config.errors import ConfigError, toml_name
 from driver.config.models import Config
 
+_YES_NO: Final = {True: "yes", False: "no", None: "?"}
 _STYLES: Final = {"error": "bold red", "notice": "yellow"}
 
 
@@ -74,7 +75,7 @@ def _table(providers: Sequence[ProviderReport]) -> Table:
         for tool in provider.tools:
             table.add_row(
                 plain(f"{provider.name}/{tool.name}"),
-                *("yes" if known else "no" for known in (tool.declared, tool.served)),
+                *(_YES_NO[known] for known in (tool.declared, tool.served)),
                 f"a {tool.effect}",
                 Text("\n").join(_finding(finding) for finding in tool.findings) or Text("ok", style="green"),
             )

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from driver.core.contracts import InvalidKeyCarrier, parse_key_carrier
 from driver.core.expressions import Expression, ExpressionError
+from driver.core.headers import METHODS, wrong_name, wrong_value
 
 WANTED: Final = "wanted"
 """The type of all errors raised here."""
@@ -190,6 +191,47 @@ def _template_text(value: object) -> str:
     return f"={_expression(text[1:])}" if text.startswith("=") else text
 
 
+def _method(value: object) -> str:
+    allowed = f'{", ".join(METHODS)}, or one expression "=EXPR" that yields one of them'
+    if isinstance(value, str) and value.startswith("="):
+        return _template_text(value)
+    if value not in METHODS:
+        raise wanted(allowed)
+    return str(value)
+
+
+def _request_path(value: object) -> str:
+    text = _template_text(value)
+    if text.startswith("="):
+        return text
+    if "?" in text or "#" in text:
+        raise wanted("a path without ? and #: parameters stand in query")
+    if {".", ".."} & set(text.split("/")):
+        raise wanted("a path without . and .. between its slashes")
+    return text
+
+
+def _header_name(value: object) -> str:
+    text = _argument(value)
+    if wrong := wrong_name(text):
+        raise wanted(f"the name of a header that a tool may set; this one is refused: {wrong}")
+    return text
+
+
+def _header_value(value: object) -> str:
+    text = _template_text(value)
+    if not text.startswith("=") and (wrong := wrong_value(text)):
+        raise wanted(f"a header's value, or one expression that yields it; {wrong}", hide=True)
+    return text
+
+
+def _base_url(value: object) -> str:
+    text = _url("http", "https")(value)
+    if "?" in text:
+        raise wanted("a URL without a query: parameters stand in a tool's query", hide=True)
+    return text
+
+
 def _template_words(value: object) -> str | tuple[str, ...]:
     """A list of words, or one expression that yields the list; never a shell string."""
     if isinstance(value, str) and value.startswith("="):
@@ -274,4 +316,9 @@ TemplateText = Annotated[str, BeforeValidator(_template_text)]
 TemplateWords = Annotated[str | tuple[str, ...], BeforeValidator(_template_words)]
 WebSocketUrl = Annotated[str, BeforeValidator(_url("ws", "wss"))]
 HttpUrl = Annotated[str, BeforeValidator(_url("http", "https"))]
+BaseUrl = Annotated[str, BeforeValidator(_base_url)]
+Method = Annotated[str, BeforeValidator(_method)]
+RequestPath = Annotated[str, BeforeValidator(_request_path)]
+HeaderName = Annotated[str, BeforeValidator(_header_name)]
+HeaderValue = Annotated[str, BeforeValidator(_header_value)]
 ListenAddress = Annotated[str, BeforeValidator(_listen)]

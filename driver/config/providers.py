@@ -11,6 +11,7 @@ from pydantic import Field
 from driver.config.fields import (
     Argument,
     Array,
+    BaseUrl,
     ByteCount,
     Count,
     Duration,
@@ -18,10 +19,14 @@ from driver.config.fields import (
     ExitCode,
     ExpressionText,
     FilePath,
+    HeaderName,
+    HeaderValue,
     HttpStatus,
     HttpUrl,
     KeyCarrierText,
+    Method,
     RedactPath,
+    RequestPath,
     Template,
     TemplateText,
     TemplateWords,
@@ -83,10 +88,10 @@ class CommandToolTable(ToolTable):
 class HttpToolTable(ToolTable):
     """A tool that is an HTTP request."""
 
-    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "POST"
-    path: TemplateText = ""
+    method: Method = "POST"
+    path: RequestPath = ""
     query: dict[str, Template] = Field(default_factory=dict[str, Template])
-    headers: dict[str, TemplateText] = Field(default_factory=dict[str, TemplateText])
+    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict[HeaderName, HeaderValue])
     json_body: Template = Field(default=None, alias="json")
     ok_status: Array[HttpStatus] = ()
 
@@ -125,7 +130,7 @@ class HttpProviderTable(CommonProviderTable):
     """An HTTP API, each request declared as a tool."""
 
     kind: Literal["http"]
-    base_url: HttpUrl
+    base_url: BaseUrl
     tools: dict[Tool, HttpToolTable] = Field(default_factory=dict[Tool, HttpToolTable])
 
 

@@ -1,6 +1,6 @@
 """What keys of the configuration mean together: the contradictions that no single key shows.
 
-Part of `driver.config`; imports its models and `driver.core.redaction`. Each rule is a function of the tables
+Part of `driver.config`; imports its models and `driver.core`. Each rule is a function of the tables
 it looks at, and returns the key that it would have changed, with the reason, or None. A rule never meets a
 key that is wrong by itself: see `driver.config.document.salvage`.
 """
@@ -26,12 +26,14 @@ from driver.config.providers import (
     CommandProviderTable,
     CommonProviderTable,
     HttpProviderTable,
+    HttpToolTable,
     McpProviderTable,
     ProbeTable,
     ProviderTable,
     ToolTable,
 )
 from driver.config.table import Table, tables
+from driver.core.headers import wrong_name
 from driver.core.redaction import covers
 
 
@@ -222,6 +224,37 @@ def _protocol_keeps_its_headers(provider: ProviderTable) -> Found:
     return None
 
 
+def _requests_start_nothing(provider: ProviderTable) -> Found:
+    if not isinstance(provider, HttpProviderTable):
+        return None
+    given = [key for key, value in (("cwd", provider.cwd), ("roots", provider.roots)) if value]
+    return (
+        Clash(given[0], "belongs to a provider that starts programs, and this one has none")
+        if given
+        else None
+    )
+
+
+def _key_may_be_a_header(provider: ProviderTable) -> Found:
+    carrier, _, name = provider.key.partition(":")
+    if not isinstance(provider, HttpProviderTable) or carrier != "header":
+        return None
+    wrong = wrong_name(name)
+    return Clash("key", f'found "{provider.key}"; {wrong}') if wrong else None
+
+
+def _headers_are_distinct(tool: ToolTable, provider: CommonProviderTable) -> Found:
+    if not isinstance(tool, HttpToolTable):
+        return None
+    carrier, _, key = provider.key.partition(":")
+    if carrier == "header" and key.lower() in {name.lower() for name in tool.headers}:
+        return Clash("headers", f"{key} carries the idempotency key: leave it out")
+    lower = [name.lower() for name in tool.headers]
+    if twice := sorted(name for name in tool.headers if lower.count(name.lower()) > 1):
+        return Clash("headers", f"{', '.join(twice)} are one header: keep one")
+    return None
+
+
 def _idempotency_ends(tool: ToolTable, _: CommonProviderTable) -> Found:
     if tool.idempotent and tool.dedupe_horizon_s is None:
         return Clash(
@@ -299,6 +332,8 @@ PROVIDER: Final = (
     _variables_are_distinct,
     _carrier_suits_kind,
     _protocol_keeps_its_headers,
+    _requests_start_nothing,
+    _key_may_be_a_header,
 )
 TOOL: Final = (
     _idempotency_ends,
@@ -307,5 +342,6 @@ TOOL: Final = (
     _retry_asks_nobody,
     _read_has_no_effect,
     _receipt_is_not_redacted,
+    _headers_are_distinct,
 )
 PROBE: Final = (_probe_reads,)

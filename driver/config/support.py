@@ -30,7 +30,7 @@ FEATURES: Final = (
     Feature(Config, "gateway", lambda config: config.gateway is not None, "leave the table out"),
     Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
     Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
-    Feature(CommonProviderTable, "kind", lambda provider: _kind(provider) != "mcp", '"mcp"'),
+    Feature(CommonProviderTable, "kind", lambda provider: _kind(provider) == "command", '"mcp" or "http"'),
     Feature(ToolTable, "approval", lambda tool: tool.approval != "none", '"none"'),
     Feature(ToolTable, "redact", lambda tool: bool(tool.redact), "leave it out"),
     Feature(ToolTable, "probe", lambda tool: tool.probe is not None, "leave the table out"),

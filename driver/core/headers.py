@@ -1,10 +1,13 @@
-"""What a header of an HTTP request may be, so that no value can become another header, or another request.
+"""What the head of an HTTP request may hold, so that no value can become another header, or another request.
 
 Part of `driver.core`, pure: imports nothing of ours.
 """
 
 import re
 from typing import Final
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+"""What a tool's request may be. The others say how requests travel, or have bodies that are no JSON."""
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")

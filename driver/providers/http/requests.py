@@ -13,7 +13,7 @@ import httpx2
 from driver.core.attempts import ToolCall
 from driver.core.contracts import ArgumentKey, HeaderKey
 from driver.core.expressions import EvaluationFailed
-from driver.core.headers import wrong_name, wrong_value
+from driver.core.headers import METHODS, wrong_name, wrong_value
 from driver.core.strictjson import dumps_compact
 from driver.core.templates import Template, scope
 from driver.providers.http.errors import InvalidArguments, Refused
@@ -21,7 +21,6 @@ from driver.providers.http.settings import Endpoint, HttpSettings
 from driver.providers.http.targets import TARGET_CHARS_MAX, path_of, query_of, scope_of_path, text_of
 from store.records import JsonObject, JsonValue
 
-METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 TOOLS_NAMED_MAX: Final = 20
 """Tools that the error about an unknown one names."""
 
@@ -87,7 +86,7 @@ def _filled(part: str, template: Template, values: JsonObject) -> JsonValue:
 def _method(endpoint: Endpoint, values: JsonObject) -> str:
     method = _filled("method", endpoint.method, values)
     if method not in METHODS:
-        raise InvalidArguments("method", f"it must be one of {', '.join(sorted(METHODS))}")
+        raise InvalidArguments("method", f"it must be one of {', '.join(METHODS)}")
     return str(method)
 
 

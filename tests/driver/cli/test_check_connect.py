@@ -1,6 +1,7 @@
 """`effectd check --connect`, against real servers."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,36 @@ def test_people_are_told_which_provider_cannot_be_asked(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "error    gone: " in done.stdout
     assert "no-such-program" in done.stdout
+
+
+def test_an_http_api_is_reached_and_not_called(tmp_path: Path) -> None:
+    """A connection is made, and nothing sent: which requests an API takes, nobody can ask it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        text = http_api(listener.getsockname()[1])
+        done = check(tmp_path, text, "--json")
+        listener.settimeout(10)
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(1) == b""
+    assert done.returncode == 0, done.stdout
+    assert tools(done, "shop") == {
+        "order": {"name": "order", "declared": True, "served": None, "effect": "write", "findings": []}
+    }
+
+
+def test_an_http_api_that_cannot_be_reached_exits_1(tmp_path: Path) -> None:
+    """Where a call would end `not_executed/connect_failed`, the check says so beforehand."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    done = check(tmp_path, http_api(port))
+    assert done.returncode == 1
+    assert f"cannot connect to 127.0.0.1:{port}" in done.stdout
+
+
+def http_api(port: int) -> str:
+    """Return the table of an HTTP API on this port."""
+    base = f'[providers.shop]\nkind = "http"\nbase_url = "http://127.0.0.1:{port}"\n'
+    return base + '[providers.shop.tools.order]\npath = "/orders"\n'
 
 
 def test_a_public_server_is_understood(tmp_path: Path) -> None:

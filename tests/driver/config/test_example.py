@@ -20,7 +20,7 @@ def supported() -> Config:
 
 def test_the_supported_part_is_valid() -> None:
     """Every key of the contract that means something today is accepted."""
-    assert set(supported().providers) == {"issues", "remote"}
+    assert set(supported().providers) == {"issues", "remote", "shop"}
 
 
 def test_the_values_shown_are_the_defaults() -> None:
@@ -56,7 +56,6 @@ def test_exactly_what_is_not_built_is_refused() -> None:
         "[providers.later.tools.create_issue.probe]",
         "[providers.later.tools.merge] approval",
         "[providers.shell] kind",
-        "[providers.shop] kind",
     ]
 
 
