@@ -434,7 +434,8 @@ class Draft:
 
     `payload` are the bytes kept outside the chain under their digest (the command's `data`, or a result that
     the event is too small for). `redact` are the paths that the call's contract withholds: where there are
-    any, digests in the event are made under the folder's key, and the call's `data` is erased in time.
+    any, digests in the event are made under the folder's key, and the call's `data` is erased in time. What
+    an acceptance says of them holds for all later events of its operation.
     """
 
     data: EventData

@@ -184,7 +184,8 @@ class Transaction(View):
         data = _superseding(draft.data, row)
         record = row.record
         address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
-        sealed = self._seal(draft, data, address, terminal=terminal)
+        redacting = replace(draft, redact=draft.redact or self._redacted_before(record.accepted_seq))
+        sealed = self._seal(redacting, data, address, terminal=terminal)
         ledger = self._write(draft)
         if draft.redact:
             # a contract may withhold more than it did when the call was accepted
@@ -193,6 +194,13 @@ class Transaction(View):
         return self._insert(sealed, project_operation(ledger, sealed.fact, row, terminal=terminal))
 
     # ------------------------------------------------------------ what all of them do
+
+    def _redacted_before(self, accepted_seq: int) -> tuple[str, ...]:
+        """Return what was withheld of the call when it was accepted."""
+        if not self.has_keyed_digests:
+            return ()
+        row = self.ledger.execute("command_data", (accepted_seq,)).fetchone()
+        return () if row is None or row[0] is None else tuple(json.loads(row[0]))
 
     def _write(self, draft: Draft | None = None) -> Ledger:
         """Begin to write: from here on, a unit that raises is undone."""

@@ -6,7 +6,8 @@ docs/protocol.md, section 4.
 
 import hashlib
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from driver.core.canonical import canonical
 from store.records import CommandId, Digest, JsonObject, JsonValue, OperationId, RunId
@@ -44,23 +45,28 @@ def compensation_command_id(forward: OperationId) -> CommandId:
     return CommandId(COMPENSATION_PREFIX + forward)
 
 
-def args_digest(tool: str, arguments: JsonObject) -> Digest:
+Digester: TypeAlias = Callable[[bytes], Digest]
+"""Makes a digest of 64 hex digits: a plain one, or one under a key that others do not have."""
+
+
+def sha256(data: bytes) -> Digest:
+    """Return the plain digest of `data`: anybody can make it, and so guess a short secret from it."""
+    return Digest(hashlib.sha256(data).hexdigest())
+
+
+def args_digest(tool: str, arguments: JsonObject, digest: Digester = sha256) -> Digest:
     """Return what two calls with the same tool and arguments share."""
-    return _digest([tool, arguments])
+    return digest(canonical([tool, arguments]))
 
 
 def definition_digest(definition: JsonObject) -> Digest:
     """Return what two listings of a tool share exactly where nothing about it changed between them."""
-    return _digest(definition)
+    return sha256(canonical(definition))
 
 
-def content_digest(kind: JsonValue, run_id: JsonValue, data: JsonValue) -> Digest:
+def content_digest(kind: JsonValue, run_id: JsonValue, data: JsonValue, digest: Digester = sha256) -> Digest:
     """Return what two deliveries of the same command share.
 
     `data` is taken as received, unknown keys included. The members of an invalid command may be any JSON.
     """
-    return _digest([kind, run_id, data])
-
-
-def _digest(value: JsonValue) -> Digest:
-    return Digest(hashlib.sha256(canonical(value)).hexdigest())
+    return digest(canonical([kind, run_id, data]))

@@ -14,7 +14,7 @@ from driver.core.identity import (
     is_plane_command_id,
     operation_id,
 )
-from store.records import CommandId, JsonObject, OperationId, RunId
+from store.records import CommandId, Digest, JsonObject, OperationId, RunId
 from tests.driver.core import json_values
 
 ids = st.from_regex(r"[A-Za-z0-9._:-]{1,128}", fullmatch=True)
@@ -66,6 +66,18 @@ def test_the_digest_of_arguments_is_over_the_canonical_pair() -> None:
     """Tool and arguments in one list, in RFC 8785 form."""
     expected = hashlib.sha256(b'["a/b",{"x":1,"y":[]}]').hexdigest()
     assert args_digest("a/b", {"y": [], "x": 1.0}) == expected
+
+
+def test_a_digest_can_be_made_under_a_key() -> None:
+    """Of the same bytes: whoever has the key finds the same command and the same arguments again."""
+    seen: list[bytes] = []
+
+    def keyed(data: bytes) -> Digest:
+        seen.append(data)
+        return Digest("k" * 64)
+
+    assert args_digest("a/b", {"x": 1}, keyed) == content_digest("k", "r", {"x": 1}, keyed) == "k" * 64
+    assert seen == [b'["a/b",{"x":1}]', b'["k","r",{"x":1}]']
 
 
 @given(json_values.objects)
