@@ -35,7 +35,11 @@ class _Parcel:
 
 
 class Courier:
-    """One loop between any number of connections, one after the other, and the desk."""
+    """Between any number of connections, one after the other, and the desk.
+
+    One task delivers, and may have to wait until a connection takes its answers; another raises fences, which
+    wait for nobody.
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -44,18 +48,14 @@ class Courier:
         self._fence: tuple[str, str] | None = None
         self._work = anyio.Event()
         self._room = anyio.Event()
+        self._alarm = anyio.Event()
         self._fenced = anyio.Event()
 
     async def run(self) -> None:
-        """Deliver until cancelled. An exception of the desk is the daemon's failure, and is raised."""
-        while True:
-            if self._fence is not None:
-                await self._raise(self._fence)
-            elif self._waiting:
-                await self._deliver()
-            else:
-                self._work = anyio.Event()
-                await self._work.wait()
+        """Deliver until cancelled. An exception of the desk is the daemon's failure: raised in a group."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._raise_fences)
+            await self._deliver_all()
 
     def carry(self, frame: Delivery, size: int, answer_to: AnswerTo) -> None:
         """Take a command of `size` bytes to the desk, after those before it."""
@@ -76,21 +76,38 @@ class Courier:
         self._room.set()
 
     def raise_fence(self, reason: str, detail: str) -> None:
-        """Have the desk raise a fence, before anything else is delivered."""
-        self._fence = (reason, detail)
-        self._fenced = anyio.Event()
-        self._work.set()
+        """Have the desk raise a fence at once, before any further batch is delivered.
+
+        Of two that wait, the first is raised.
+        """
+        if self._fence is None:
+            self._fence = (reason, detail)
+            self._alarm.set()
 
     async def fence_raised(self) -> None:
         """Return once no fence waits to be raised."""
-        if self._fence is not None:
+        while self._fence is not None:
             await self._fenced.wait()
 
-    async def _raise(self, fence: tuple[str, str]) -> None:
-        await self._desk.fence(*fence)
-        if self._fence is fence:
-            self._fence = None
-            self._fenced.set()
+    async def _raise_fences(self) -> None:
+        while True:
+            if self._fence is None:
+                self._alarm = anyio.Event()
+                await self._alarm.wait()
+            else:
+                await self._desk.fence(*self._fence)
+                self._fence = None
+                self._fenced.set()
+                self._fenced = anyio.Event()
+
+    async def _deliver_all(self) -> None:
+        while True:
+            await self.fence_raised()
+            if self._waiting:
+                await self._deliver()
+            else:
+                self._work = anyio.Event()
+                await self._work.wait()
 
     async def _deliver(self) -> None:
         batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_MAX))]
