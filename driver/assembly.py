@@ -98,7 +98,6 @@ def _endpoint(tool: HttpToolTable) -> Endpoint:
     return Endpoint.declared(
         method=tool.method,
         path=tool.path,
-        reads=tool.effect == "read",
         query=tool.query,
         headers=tool.headers,
         body=tool.json_body,

@@ -8,10 +8,10 @@ Theory of operation
 byte (see `exchange`); `dispatch` lets it go. So what can fail before the call leaves, fails before the intent
 is durable.
 
-A write has a connection of its own, which nothing was sent on before: it cannot be lost on one that the
-server is just closing, nor be answered by what belongs to another call. Reads share a small pool. Neither
-follows redirects, keeps cookies, asks the environment for a proxy, or sends anything twice: the library's
-transport is used by itself, without the client that would.
+Each request has a connection of its own, which nothing was sent on before: it cannot be lost on one that the
+server is just closing, nor be answered by what belongs to another call. No redirect is followed, no cookie
+kept, no proxy of the environment used, and nothing sent twice: the library's transport is used by itself,
+without the client that would.
 """
 
 import ssl
@@ -28,15 +28,11 @@ from driver.providers.environment import EnvironmentFileUnusable, environment
 from driver.providers.http.answers import Answer, report_of
 from driver.providers.http.errors import Refused
 from driver.providers.http.exchange import Exchange
-from driver.providers.http.requests import base_of, endpoint_of, request_of
+from driver.providers.http.requests import base_of, request_of
 from driver.providers.http.settings import HttpSettings
 from driver.providers.protocol import LateResults, Progress
 from store.records import OperationId
 
-KEEP_ALIVE_S: Final = 2.0
-"""An idle connection for reads is kept this long."""
-KEPT_ALIVE_MAX: Final = 16
-"""Idle connections for reads that are kept."""
 LISTENED_MAX: Final = 256
 """Calls that a late answer is awaited for at once; more than this are hung up on."""
 
@@ -50,12 +46,11 @@ class HttpProvider:
         self._settings = settings
         self._late = late
         self._tasks: TaskGroup | None = None
-        self._transports: _Transports | None = None
+        self._transport: httpx2.AsyncHTTPTransport | None = None
         self._open = anyio.Event()
         self._held: dict[tuple[OperationId, int], Exchange] = {}
         """Requests that are prepared, by their attempts."""
         self._listening = 0
-        self._warm_until = 0.0
         self._closing = anyio.Event()
         self._closed = anyio.Event()
 
@@ -71,16 +66,16 @@ class HttpProvider:
                 self._tasks = tasks
                 task_status.started()
                 # in a worker thread: certificates are read from the disk
-                self._transports = await anyio.to_thread.run_sync(_Transports)
+                self._transport = await anyio.to_thread.run_sync(_transport)
                 self._open.set()
                 await self._closing.wait()
                 tasks.cancel_scope.cancel()
         finally:
             self._closing.set()
             self._open.set()
-            if self._transports is not None:
+            if self._transport is not None:
                 with anyio.CancelScope(shield=True):
-                    await self._transports.close()
+                    await self._transport.aclose()
             self._closed.set()
 
     async def close(self) -> None:
@@ -90,14 +85,9 @@ class HttpProvider:
             await self._closed.wait()
 
     def ready(self, call: ToolCall) -> bool:
-        """See `Provider.ready`. A write is always connected first; for a read the pool may have something."""
-        try:
-            if self._settings.env_files or not endpoint_of(self._settings, call).reads:
-                return False
-            request_of(self._settings, call, self._settings.env)
-        except Refused:
-            return False
-        return anyio.current_time() < self._warm_until and not self._closing.is_set()
+        """See `Provider.ready`: never, for each call is connected first."""
+        del call
+        return False
 
     async def prepare(self, call: ToolCall) -> NotSent | None:
         """See `Provider.prepare`."""
@@ -136,7 +126,7 @@ class HttpProvider:
             request = httpx2.Request("GET", base_of(self._settings))
         except Refused as refused:
             return refused.report
-        exchange = await self._start(request, reads=False)
+        exchange = await self._start(request)
         if isinstance(exchange, NotSent):
             return exchange
         try:
@@ -150,18 +140,17 @@ class HttpProvider:
     async def _begin(self, call: ToolCall) -> Exchange | NotSent:
         """Start the request of `call`: it connects, and waits for its release."""
         try:
-            endpoint = endpoint_of(self._settings, call)
             request = request_of(self._settings, call, await self._environment())
         except Refused as refused:
             return refused.report
-        return await self._start(request, reads=endpoint.reads)
+        return await self._start(request)
 
-    async def _start(self, request: httpx2.Request, *, reads: bool) -> Exchange | NotSent:
+    async def _start(self, request: httpx2.Request) -> Exchange | NotSent:
         await self._open.wait()
-        if self._closing.is_set() or self._transports is None or self._tasks is None:
+        if self._closing.is_set() or self._transport is None or self._tasks is None:
             return NotSent(reason="connect_failed", message=f"provider {self.name} is being closed")
         exchange = Exchange(request, self._settings.answer_max_bytes)
-        self._tasks.start_soon(exchange.run, self._transports.reads if reads else self._transports.writes)
+        self._tasks.start_soon(exchange.run, self._transport)
         return exchange
 
     async def _environment(self) -> dict[str, str]:
@@ -220,7 +209,6 @@ class HttpProvider:
     def _report(self, call: ToolCall, reply: Answer | NotSent | Silence) -> Report:
         if not isinstance(reply, Answer):
             return reply
-        self._warm_until = anyio.current_time() + KEEP_ALIVE_S
         return report_of(reply, self._settings.endpoints[call.tool])
 
     def _listen_to(self, call: ToolCall, exchange: Exchange) -> None:
@@ -245,33 +233,15 @@ class HttpProvider:
 _TOO_LATE: Final = NotSent(reason="deadline", message="the deadline passed before the request was sent")
 
 
-class _Transports:
-    """Two pools of connections. How many requests there are at once is the engine's limit. Blocks."""
-
-    def __init__(self) -> None:
-        context = ssl.create_default_context()
-        # the library builds a context of its own where it gets none, and would ask the environment for it
-        self.writes = httpx2.AsyncHTTPTransport(
-            verify=context,
-            trust_env=False,
-            retries=0,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
-        )
-        self.reads = httpx2.AsyncHTTPTransport(
-            verify=context,
-            trust_env=False,
-            retries=0,
-            limits=httpx2.Limits(
-                max_connections=None,
-                max_keepalive_connections=KEPT_ALIVE_MAX,
-                keepalive_expiry=KEEP_ALIVE_S,
-            ),
-        )
-
-    async def close(self) -> None:
-        """Close all connections that are left."""
-        await self.writes.aclose()
-        await self.reads.aclose()
+def _transport() -> httpx2.AsyncHTTPTransport:
+    """Return what connects and sends. How many requests there are at once is the engine's limit. Blocks."""
+    return httpx2.AsyncHTTPTransport(
+        # the system's authorities; without it the library would build a context of its own
+        verify=ssl.create_default_context(),
+        trust_env=False,
+        retries=0,
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
+    )
 
 
 def _attempt(call: ToolCall) -> tuple[OperationId, int]:

@@ -27,6 +27,9 @@ TOOLS_NAMED_MAX: Final = 20
 _USUAL_HEADERS: Final = {
     "user-agent": f"effectd/{version_of('effectd')}",
     "accept": "application/json, */*;q=0.8",
+    # these two a declaration cannot change: `wrong_name`
+    "accept-encoding": "identity",
+    "connection": "close",
 }
 
 
@@ -117,9 +120,6 @@ def _headers(
             _set(headers, name, text_of(f"headers.{name}", value))
     if isinstance(settings.key, HeaderKey) and call.key is not None:
         _set(headers, settings.key.name, call.key)
-    headers["accept-encoding"] = "identity"
-    if not endpoint.reads:
-        headers["connection"] = "close"
     return headers
 
 

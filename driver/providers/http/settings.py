@@ -24,13 +24,12 @@ _SUCCESS: Final = range(200, 300)
 class Endpoint:
     """One tool: the request, and how a call fills it in.
 
-    `reads`: it changes nothing, so its request may travel on a connection that was used before. `ok_status`
-    lists the statuses that are the call's own answer; empty, they are all that HTTP calls a success.
+    `ok_status` lists the statuses that are the call's own answer; empty, they are all that HTTP calls a
+    success.
     """
 
     method: Template
     path: Template
-    reads: bool = False
     query: Mapping[str, Template] = field(default_factory=dict[str, Template])
     headers: Mapping[str, Template] = field(default_factory=dict[str, Template])
     body: Template | None = None
@@ -42,7 +41,6 @@ class Endpoint:
         *,
         method: str = "POST",
         path: str = "",
-        reads: bool = False,
         query: Mapping[str, JsonValue] | None = None,
         headers: Mapping[str, str] | None = None,
         body: JsonValue = None,
@@ -52,7 +50,6 @@ class Endpoint:
         return cls(
             method=Template(method),
             path=Template(path),
-            reads=reads,
             query={name: Template(value) for name, value in (query or {}).items()},
             headers={name: Template(value) for name, value in (headers or {}).items()},
             body=None if body is None else Template(body),

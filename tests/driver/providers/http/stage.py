@@ -110,8 +110,8 @@ async def on_stage(
     kind: type[Site] = Site,
     **others: object,
 ) -> AsyncGenerator[tuple[Site, Stage]]:
-    """A site that answers with `script`, and a provider with the tools `act` (writes) and `look` (reads)."""
-    endpoints = {"act": endpoint(), "look": endpoint(method="GET", reads=True), **(tools or {})}
+    """A site that answers with `script`, and a provider with the tool `act`, and with `tools`."""
+    endpoints = {"act": endpoint(), **(tools or {})}
     async with site(script, kind=kind) as made:
         url = f"http://127.0.0.1:{made.port}"
         async with staged(settings(url, endpoints, key=key or NoKey(), **others)) as stage:

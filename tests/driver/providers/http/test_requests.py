@@ -266,11 +266,6 @@ def test_a_body_is_the_json_that_its_template_yields(arguments: JsonObject, body
     assert ("content-type" in found[2]) == bool(body)
 
 
-def test_a_read_may_keep_its_connection() -> None:
-    """Only a write asks for a connection of its own."""
-    assert "connection" not in requested(endpoint(reads=True))[2]
-
-
 def test_an_expression_that_cannot_be_evaluated_is_named_and_the_argument_is_not() -> None:
     """The declaration is at fault, or the caller: both can see what was expected."""
     message = refusal(endpoint(body={"n": "=abs(arguments.n)"}), {"n": "a secret"})
