@@ -23,7 +23,7 @@ from typing import Final, Literal, TypeAlias
 from driver.core.commands import STARTS_WORK, CommandData, InvalidData, ToolCallData, parse_data
 from driver.core.contracts import IdenticalRule
 from driver.core.frames import CommandFrame, InvalidCommand
-from driver.core.identity import content_digest
+from driver.core.identity import Digester, content_digest, sha256
 from store.lifecycle import Effect, Source, State
 from store.records import CommandRecord, Digest, Fence, JournalId, OperationId, OperationRecord, RunId
 
@@ -43,15 +43,15 @@ class Candidate:
     delivered_to: tuple[JournalId, ...] = ()
 
 
-def candidate(frame: CommandFrame | InvalidCommand) -> Candidate:
+def candidate(frame: CommandFrame | InvalidCommand, digest: Digester = sha256) -> Candidate:
     """Return what admission looks at of a command that the plane delivered."""
     if isinstance(frame, InvalidCommand):
         return Candidate(
-            content_digest=content_digest(*frame.content),
+            content_digest=content_digest(*frame.content, digest),
             data=InvalidData(code="invalid", message=frame.message),
         )
     return Candidate(
-        content_digest=content_digest(frame.kind, frame.run_id, frame.data),
+        content_digest=content_digest(frame.kind, frame.run_id, frame.data, digest),
         data=parse_data(frame.kind, frame.data),
         delivered_to=frame.delivered_to,
     )
@@ -61,8 +61,9 @@ def candidate(frame: CommandFrame | InvalidCommand) -> Candidate:
 class AdmissionFacts:
     """What is true of the journal, the daemon and the run in the moment of the decision.
 
-    Those with a default are looked at for a `tool.call` only: `write` and `identical` come from its contract,
-    `twins` are its writes with the same arguments in this run and in those that it resumes.
+    Those with a default are looked at for a `tool.call` only: `asks` (a person has to approve it), `write`
+    and `identical` come from its contract, `unapproved` operations wait for a person already, `twins` are its
+    writes with the same arguments in this run and in those that it resumes.
     """
 
     journal_id: JournalId
@@ -72,6 +73,9 @@ class AdmissionFacts:
     room: bool
     queue_depth: int
     queue_max: int
+    asks: bool = False
+    unapproved: int = 0
+    approvals_max: int = 1
     write: bool = False
     identical: IdenticalRule = "guard-unsettled"
     run_ended: bool = False
@@ -171,6 +175,12 @@ def _judge_load(data: CommandData, facts: AdmissionFacts) -> RefusePlainly | Non
         return RefusePlainly(
             "overloaded",
             f"{facts.queue_depth} commands wait already (driver.queue_max): deliver the command again later",
+        )
+    if isinstance(data, ToolCallData) and facts.asks and facts.unapproved >= facts.approvals_max:
+        return RefusePlainly(
+            "overloaded",
+            f"{facts.unapproved} calls wait for a person's approval already (driver.approvals_max): decide "
+            "some of them, then deliver the command again",
         )
     if isinstance(data, ToolCallData) and facts.write and facts.run_unsettled >= facts.run_unsettled_max:
         return RefusePlainly(

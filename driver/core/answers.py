@@ -1,4 +1,6 @@
-"""What the engine answers to one delivery of a command: the link session turns it into frames.
+"""What the engine answers to one delivery of a command, and to a command that was given on this machine.
+
+The link session turns answers into frames, the local API submissions into HTTP.
 
 Part of `driver.core`, pure: imports `store.records` only.
 """
@@ -6,7 +8,7 @@ Part of `driver.core`, pure: imports `store.records` only.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from store.records import StoredEvent
+from store.records import CommandId, StoredEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,21 @@ class Repeat:
 
 
 Answer: TypeAlias = Silent | Reply | Repeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The command was recorded under this id, and did what it was asked."""
+
+    command_id: CommandId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotDone:
+    """The command was refused, or failed: `code` is a stable word, `message` says what to do."""
+
+    code: str
+    message: str
+
+
+Submission: TypeAlias = Done | NotDone

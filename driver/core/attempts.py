@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
-from store.records import JsonObject, JsonValue, OperationId
+from store.records import Digest, JsonObject, JsonValue, OperationId
 
 
 class Phase(StrEnum):
@@ -45,6 +45,8 @@ class ToolCall:
     key: str | None
     timeout_s: float
     traceparent: str | None = None
+    definition: Digest | None = None
+    """Of the definition of the tool that a person approved: with another one it must not be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

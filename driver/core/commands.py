@@ -99,6 +99,7 @@ class ApproveData:
     decision: Literal["grant", "deny"]
     approver: Name
     reason: Note | None = None
+    label: Name | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

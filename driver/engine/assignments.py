@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from driver.core.contracts import Contract
+from driver.core.redaction import Redaction
+from driver.core.reports import Redactor
 from driver.engine.history import rests
 from driver.engine.machine import Machine
 from driver.engine.queue import Waiting
 from driver.engine.terms import Terms
+from driver.engine.withheld import withheld
 from store.events import Draft, EventData, OperationStarted
 from store.lifecycle import State
 from store.records import (
@@ -22,7 +25,6 @@ from store.records import (
     OperationRecord,
     Origin,
     RunId,
-    moment,
     timestamp,
 )
 from store.view import View
@@ -40,9 +42,14 @@ class Assignment:
     arguments: JsonObject
     args_digest: Digest
     contract: Contract
+    redaction: Redaction | None
+    """What is withheld of the call, by today's contract and the one of its acceptance."""
     attempt: int
     expires_at: datetime | None
     traceparent: str | None
+    needs_approval: bool = False
+    granted: str | None = None
+    """The request that this process life heard a grant of."""
 
     def draft(self, data: EventData) -> Draft:
         """Return the draft of an event about this operation."""
@@ -52,13 +59,31 @@ class Assignment:
             command_id=self.command_id,
             operation_id=self.operation_id,
             origin=self.origin,
+            redact=() if self.redaction is None else self.redaction.paths,
         )
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What keeps answers and messages from telling what is withheld; None where nothing is."""
+        if self.redaction is None:
+            return None
+        return Redactor(redaction=self.redaction, arguments=self.arguments)
+
+    @property
+    def shown_arguments(self) -> JsonObject | None:
+        """The arguments as everybody may see them."""
+        redactor = self.redactor
+        return self.arguments if redactor is None else redactor.shown_arguments()
 
     @property
     def place(self) -> Waiting:
         """The place of its operation in the queue."""
         return Waiting(
-            operation_id=self.operation_id, expires_at=self.expires_at, traceparent=self.traceparent
+            operation_id=self.operation_id,
+            expires_at=self.expires_at,
+            traceparent=self.traceparent,
+            unapproved=self.needs_approval and self.granted is None,
+            granted=self.granted,
         )
 
     def deadline(self, now: datetime) -> datetime:
@@ -67,21 +92,9 @@ class Assignment:
         return own if self.expires_at is None else min(own, self.expires_at)
 
 
-def waiting(
-    record: OperationRecord, *, due_at: datetime | None = None, traceparent: str | None = None
-) -> Waiting:
-    """Return the place in the queue of an operation of which no attempt runs."""
-    return Waiting(
-        operation_id=record.operation_id,
-        expires_at=None if record.expires_at is None else moment(record.expires_at),
-        traceparent=traceparent,
-        due_at=due_at,
-    )
-
-
 def may_begin(view: View, record: OperationRecord) -> bool:
     """Whether the operation still waits for an attempt: its first, or another one."""
-    return record.state is State.ACCEPTED or rests(view, record)
+    return record.state in (State.ACCEPTED, State.AWAITING_APPROVAL) or rests(view, record)
 
 
 def load(view: View, place: Waiting, terms: Terms) -> Assignment | None:
@@ -89,26 +102,33 @@ def load(view: View, place: Waiting, terms: Terms) -> Assignment | None:
     record = view.operation(place.operation_id)
     if record is None or not may_begin(view, record):
         return None
-    payload = view.command_payload(record.command_id)
-    if payload is None:
+    data = view.command_data(record.command_id)
+    if data is None or data.body is None:
         return None
+    contract = terms.lookup(record.tool)
     return Assignment(
         operation_id=record.operation_id,
         command_id=record.command_id,
         run_id=record.run_id,
         origin=record.origin,
         tool=record.tool,
-        arguments=json.loads(payload)["arguments"],
+        arguments=json.loads(data.body)["arguments"],
         args_digest=record.args_digest,
-        contract=terms.lookup(record.tool),
+        contract=contract,
+        redaction=withheld(contract, data),
         attempt=record.attempt_count + 1,
         expires_at=place.expires_at,
         traceparent=place.traceparent,
+        # what a person was asked about waits for that person, whatever the contract says by now
+        needs_approval=contract.approval == "required" or record.state is State.AWAITING_APPROVAL,
+        granted=place.granted,
     )
 
 
-def intent(assignment: Assignment, now: datetime, machine: Machine) -> OperationStarted:
-    """Return the intent of an attempt that starts at `now`."""
+def intent(
+    assignment: Assignment, now: datetime, machine: Machine, approval_id: str | None = None
+) -> OperationStarted:
+    """Return the intent of an attempt that starts at `now`; `approval_id` is the one that it uses up."""
     contract = assignment.contract
     # what the provider forgets one day is timed by a clock that nobody sets, too
     clock = machine() if contract.idempotent else None
@@ -121,6 +141,7 @@ def intent(assignment: Assignment, now: datetime, machine: Machine) -> Operation
         dedupe_horizon_s=contract.dedupe_horizon_s,
         args_digest=assignment.args_digest,
         deadline_at=timestamp(assignment.deadline(now)),
+        approval_id=approval_id,
         machine_boot_id=None if clock is None else clock.boot_id,
         machine_uptime_s=None if clock is None else clock.uptime_s,
     )

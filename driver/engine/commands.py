@@ -7,7 +7,8 @@ what is to be done in the process once that is durable; it calls no provider.
 from dataclasses import dataclass
 from typing import Final
 
-from driver.core.commands import CancelData, CommandData, RunCancelData, RunEndData, ToolCallData
+from driver.core.commands import ApproveData, CancelData, CommandData, RunCancelData, RunEndData, ToolCallData
+from driver.engine.approvals import record_decision
 from driver.engine.endings import end_at_rest
 from driver.engine.history import runs
 from store.events import CommandCompleted, CommandFailed, EventData, OperationNotExecuted
@@ -15,7 +16,9 @@ from store.lifecycle import OPEN
 from store.records import JsonObject, OperationId, OperationRecord, RunId
 from store.transaction import Transaction
 
-CAPABILITIES: Final = tuple(data.KIND for data in (ToolCallData, CancelData, RunCancelData, RunEndData))
+CAPABILITIES: Final = tuple(
+    data.KIND for data in (ToolCallData, CancelData, RunCancelData, RunEndData, ApproveData)
+)
 """The kinds of commands that this version does: what `hello` announces."""
 
 CANCEL_PAGE: Final = 500
@@ -24,17 +27,27 @@ CANCEL_PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What a command asks of the process: operations that ended in the journal, and those to be cancelled."""
+    """What a command asks of the process.
+
+    Operations that ended in the journal, that are to be cancelled, and that may go on, each with the request
+    that was granted.
+    """
 
     ended: tuple[OperationId, ...] = ()
     cancelling: tuple[OperationId, ...] = ()
+    granted: tuple[tuple[OperationId, str], ...] = ()
 
 
 NO_EFFECTS: Final = Effects()
 
 
-def execute(tx: Transaction, data: CommandData, run_id: RunId | None) -> tuple[EventData, Effects]:
-    """Do a command in `tx`; return its receipt, and what follows once that is durable."""
+def execute(
+    tx: Transaction, data: CommandData, run_id: RunId | None, *, confirmed: bool
+) -> tuple[EventData, Effects]:
+    """Do a command in `tx`; return its receipt, and what follows once that is durable.
+
+    `confirmed`: the plane has confirmed this history in this boot, or there is none.
+    """
     assert run_id is not None, "a command without a usable run is never accepted"
     match data:
         case CancelData():
@@ -44,8 +57,17 @@ def execute(tx: Transaction, data: CommandData, run_id: RunId | None) -> tuple[E
         case RunEndData(outcome=outcome):
             tx.end_run(run_id, outcome)
             return CommandCompleted(result={"run_id": run_id, "outcome": outcome}), NO_EFFECTS
+        case ApproveData():
+            return _approve(tx, data, confirmed=confirmed)
         case _:
             raise AssertionError(data.KIND)  # announced in CAPABILITIES, and nothing here does it
+
+
+def _approve(tx: Transaction, data: ApproveData, *, confirmed: bool) -> tuple[EventData, Effects]:
+    decided = record_decision(tx, data, confirmed=confirmed)
+    ended = (data.operation_id,) if decided.ended else ()
+    granted = ((data.operation_id, data.approval_id),) if decided.granted else ()
+    return decided.receipt, Effects(ended=ended, granted=granted)
 
 
 def _cancel_command(tx: Transaction, data: CancelData) -> tuple[EventData, Effects]:

@@ -1,26 +1,32 @@
-"""What the link to the plane talks to: commands go in, the plane's word about this journal comes in.
+"""Where commands come in from outside: a desk for the link to the plane, and one for the local API.
 
-Part of `driver.engine`; imports `driver.core` and `store`. Implements `driver.link.desk.Desk`.
+Part of `driver.engine`; imports `driver.core` and `store`. `ControlDesk` implements `driver.link.desk.Desk`.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
 
 import structlog
 
-from driver.core.answers import Answer
+from driver.core.answers import Answer, Done, NotDone, Reply, Submission
 from driver.core.frames import PROTOCOL, CommandFrame, Hello, InvalidCommand
 from driver.engine.commands import CAPABILITIES
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
 from driver.engine.posture import Posture
-from store.events import Draft, DriverFenced
+from store.events import CommandFailed, Draft, DriverFenced
 from store.journal import Journal
-from store.records import BootId
+from store.records import BootId, CommandId, JsonObject, Origin, RunId
 from store.transaction import Transaction
 from store.view import View
 
 log = structlog.get_logger(__name__)
+
+LOCAL_PREFIX: Final = "local:"
+"""Begins the ids of commands that were given on this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +99,35 @@ class ControlDesk:
             tombstone_days=self._identity.tombstone_days,
             state="ready" if state == "starting" else state,
         )
+
+
+class LocalDesk:
+    """Takes the commands that somebody gives on this machine: they are journalled as any other."""
+
+    def __init__(self, *, journal: Journal, intake: Intake, posture: Posture) -> None:
+        self._journal = journal
+        self._intake = intake
+        self._posture = posture
+
+    async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
+        """Return what became of a command, once that is fsynced. Its events go to the plane, too."""
+        if not self._posture.ready:
+            return NotDone(code="not_ready", message="the daemon is starting: try again in a moment")
+        command_id = CommandId(f"{LOCAL_PREFIX}{uuid4().hex}")
+        frame = CommandFrame(command_id=command_id, run_id=run_id, kind=kind, data=data)
+        (answer,) = await self._intake.deliver([frame], Origin.LOCAL)
+        if isinstance(answer, Reply):
+            refused = json.loads(answer.frame)
+            return NotDone(code=refused["code"], message=refused["message"])
+        return await self._journal.read(lambda view: _submission(view, command_id))
+
+
+def _submission(view: View, command_id: CommandId) -> Submission:
+    command = view.command(command_id)
+    assert command is not None, "what was taken is known"
+    receipt = None if command.receipt_seq is None else view.event(command.receipt_seq)
+    assert receipt is not None, "what is given here is done in the transaction that takes it"
+    if receipt.kind != CommandFailed.KIND or receipt.body is None:
+        return Done(command_id=command_id)
+    data = json.loads(receipt.body)["data"]
+    return NotDone(code=data["code"], message=data["message"])

@@ -23,7 +23,6 @@ free: such an operation arrives here at step 4 (`run_started`).
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeVarTuple, Unpack
 
@@ -31,27 +30,28 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from driver.core.attempts import NotSent, Phase, Report, ToolCall
-from driver.core.classify import classify
+from driver.core.attempts import NotSent, Report, ToolCall
 from driver.core.conclusion import Attempted, Outcome
 from driver.core.contracts import ToolName
-from driver.core.dispatch import Go, LookFacts, last_look
-from driver.core.retry import Again, Enough, can_be_bettered
+from driver.core.reports import judge
+from driver.engine.approvals import expiry
 from driver.engine.assignments import Assignment, intent, load, may_begin
-from driver.engine.endings import end_at_rest, end_attempt, forbidden, record_late
+from driver.engine.endings import end_at_rest, record_late
 from driver.engine.machine import Machine
 from driver.engine.outcomes import outcome
 from driver.engine.posture import Limits, Posture, Slots
-from driver.engine.queue import Queue, Waiting
-from driver.engine.reports import abandoned, broken, no_provider, unsent
-from driver.engine.running import Later, Over, Running, Started, Step
+from driver.engine.queue import Queue, Waiting, granted
+from driver.engine.reports import abandoned, broken, no_provider
+from driver.engine.running import Later, Over, Running, Started
+from driver.engine.steps import Steps
 from driver.engine.terms import Terms
 from driver.faults import Boundary
+from driver.providers.describing import Describing
 from driver.providers.protocol import Provider
 from store.events import OperationNotExecuted, OperationStarted
 from store.journal import Journal
 from store.lifecycle import Effect
-from store.records import OperationId, OperationRecord
+from store.records import OperationId
 from store.transaction import Transaction
 
 log = structlog.get_logger(__name__)
@@ -84,9 +84,13 @@ class Dispatcher:
         self._limits = limits
         self._clock = clock
         self._machine = machine
+        self._steps = Steps(posture, machine)
+        self._grants: dict[OperationId, str] = {}
         self._boundary = boundary
         self.slots = Slots(limits.inflight_max)
         self._queue = Queue()
+        self._places: dict[OperationId, Waiting] = {}
+        """The places that hold a slot now, for their first step."""
         self._running: dict[OperationId, Running] = {}
         self._tasks: TaskGroup | None = None
         self._changed = anyio.Event()
@@ -95,6 +99,11 @@ class Dispatcher:
     def depth(self) -> int:
         """How many accepted operations hold no slot."""
         return self._queue.depth
+
+    @property
+    def unapproved(self) -> int:
+        """How many accepted operations wait for a person, or will have to."""
+        return self._queue.unapproved + sum(place.unapproved for place in self._places.values())
 
     @property
     def crowded(self) -> bool:
@@ -131,6 +140,7 @@ class Dispatcher:
         while self._queue.crowded and self._posture.may_dispatch and self.slots.take(1):
             place = self._queue.take()
             assert place is not None, "somebody waits in a queue that is crowded"
+            self._places[place.operation_id] = place
             self._spawn(self._run_waiting, place)
 
     def forget(self, operation_id: OperationId) -> None:
@@ -148,6 +158,14 @@ class Dispatcher:
         else:
             self._queue.remove(operation_id)
             self._spawn(self._end_waiting, [operation_id], OperationNotExecuted(reason="cancelled"))
+
+    def grant(self, operation_id: OperationId, approval_id: str) -> None:
+        """Let an operation go on whose newest request was granted, durably."""
+        if self._queue.grant(operation_id, approval_id):
+            self.pump()
+        elif operation_id in self._places:
+            # its request is committed, and whoever asked has not heard of that yet
+            self._grants[operation_id] = approval_id
 
     async def drain(self) -> None:
         """Let what runs finish for `drain_s`, then cancel it. Returns when no slot is held.
@@ -180,7 +198,7 @@ class Dispatcher:
             return
         running = self._enter(assignment)
         refusal = await self._prepare(running)
-        step = await self._journal.transact(lambda tx: self._commit_intent(tx, running, refusal))
+        step = await self._journal.transact(lambda tx: self._steps.begin(tx, running, refusal))
         if isinstance(step, Started):
             await self._finish_started(running)
         else:
@@ -209,48 +227,15 @@ class Dispatcher:
             return NotSent(reason="unknown_tool", message=no_provider(ToolName.parse(assignment.tool)))
         with running.scope:
             running.scope.deadline = self._loop_time(assignment.expires_at)
-            refusal = await provider.prepare(
-                self._tool_call(running, timeout_s=assignment.contract.execution_s)
-            )
+            call = self._tool_call(running, timeout_s=assignment.contract.execution_s)
+            refusal = await provider.prepare(call)
+            if refusal is None and assignment.needs_approval and isinstance(provider, Describing):
+                found = await provider.definition(call.tool)
+                running.definition, refusal = (found, None) if isinstance(found, str) else (None, found)
             self._boundary("dispatch.prepared")
             return refusal
         running.interrupted = True
         return None
-
-    def _commit_intent(self, tx: Transaction, running: Running, refusal: NotSent | None) -> Step:
-        """Step 3. What does not hold any more ends here, or waits on."""
-        assignment = running.assignment
-        record = tx.operation(assignment.operation_id)
-        if record is None or not may_begin(tx, record):
-            return Over()
-        if refusal is not None:
-            return self._commit_unprepared(tx, running, record, unsent(refusal))
-        refused = self._not_executed(running, tx.now)
-        if refused is None and running.interrupted and self._posture.may_dispatch:
-            refused = OperationNotExecuted(reason="expired")
-        if refused is not None and refused.reason not in ("draining", "fenced"):
-            end_at_rest(tx, record, refused)
-            return Over()
-        if not self._posture.may_dispatch:
-            return Later(assignment.place)
-        if assignment.attempt > 1 and forbidden(tx, record, assignment.contract, self._machine):
-            end_at_rest(tx, record, None)
-            return Over()
-        tx.append(assignment.draft(self.intent(assignment, tx.now)))
-        running.deadline_at = assignment.deadline(tx.now)
-        return Started()
-
-    def _commit_unprepared(
-        self, tx: Transaction, running: Running, record: OperationRecord, refusal: OperationNotExecuted
-    ) -> Over | Later:
-        """Step 3 where step 2 failed: an attempt only where another one may follow it."""
-        assignment = running.assignment
-        if assignment.contract.retry == "never" or not can_be_bettered(refusal):
-            end_at_rest(tx, record, refusal)
-            return Over()
-        tx.append(assignment.draft(self.intent(assignment, tx.now)))
-        newest = Attempted(attempt=assignment.attempt, phase=Phase.CONNECTING, outcome=refusal)
-        return self._end_attempt(tx, running, newest)
 
     async def _call(self, running: Running) -> Report:
         """Step 5. Whatever happens, this returns what is known about the call."""
@@ -272,14 +257,14 @@ class Dispatcher:
 
     def _judge(self, running: Running, report: Report, duration_ms: int) -> Outcome:
         assignment = running.assignment
-        ending = classify(report, running.phase, assignment.contract)
+        ending = judge(report, running.phase, assignment.contract, assignment.redactor)
         return outcome(ending, phase=running.phase, attempts=assignment.attempt, duration_ms=duration_ms)
 
     async def _commit_outcome(self, running: Running, word: Outcome) -> Over | Later:
         """Step 6: returns once the receipt, or the end of the attempt, is fsynced."""
         assignment = running.assignment
         newest = Attempted(attempt=assignment.attempt, phase=running.phase, outcome=word)
-        step = await self._journal.transact(lambda tx: self._end_attempt(tx, running, newest))
+        step = await self._journal.transact(lambda tx: self._steps.end(tx, running, newest))
         log.info(
             "operation_ended" if isinstance(step, Over) else "attempt_ended",
             operation_id=assignment.operation_id,
@@ -290,17 +275,6 @@ class Dispatcher:
             **({"no_retry": step.why} if isinstance(step, Over) and step.why else {}),
         )
         return step
-
-    def _end_attempt(self, tx: Transaction, running: Running, newest: Attempted) -> Over | Later:
-        assignment = running.assignment
-        go_on = not running.cancelled and self._posture.fence is None
-        match end_attempt(
-            tx, assignment.operation_id, assignment.contract, newest, self._machine, go_on=go_on
-        ):
-            case Again(at=at):
-                return Later(replace(assignment.place, due_at=at))
-            case Enough(why=why):
-                return Over(why if assignment.contract.retry != "never" else None)
 
     async def _record_late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
         def record(tx: Transaction) -> bool:
@@ -323,26 +297,31 @@ class Dispatcher:
             with anyio.CancelScope(deadline=self._loop_time(self._queue.next_moment())):
                 await self._changed.wait()
                 continue
-            if not self._posture.confirmed:
-                # until then another life may have executed it: `expired` could be a lie
+            if not self._posture.confirmed or self._posture.fence is not None:
+                # another life may have executed it: `expired` could be a lie
                 await self._changed.wait()
                 continue
             expired = [place.operation_id for place in self._queue.expired(self._clock())]
             if expired:
-                await self._end_waiting(expired, OperationNotExecuted(reason="expired"))
+                await self._end_waiting(expired)
             self.pump()
 
-    async def _end_waiting(self, operation_ids: Sequence[OperationId], reason: OperationNotExecuted) -> None:
-        """End those of these operations of which no attempt runs."""
+    async def _end_waiting(
+        self, operation_ids: Sequence[OperationId], reason: OperationNotExecuted | None = None
+    ) -> None:
+        """End those of these operations of which no attempt runs; without a `reason`, those that are late."""
 
-        def end(tx: Transaction) -> None:
+        def end(tx: Transaction) -> list[OperationId]:
+            ended: list[OperationId] = []
             for operation_id in operation_ids:
                 record = tx.operation(operation_id)
-                if record is not None and may_begin(tx, record):
-                    end_at_rest(tx, record, reason)
+                why = reason or (None if record is None else expiry(tx, record))
+                if record is not None and why is not None and may_begin(tx, record):
+                    end_at_rest(tx, record, why)
+                    ended.append(operation_id)
+            return ended
 
-        await self._journal.transact(end)
-        for operation_id in operation_ids:
+        for operation_id in await self._journal.transact(end):
             self.forget(operation_id)
 
     async def _refused_at_last(self, running: Running) -> OperationNotExecuted | None:
@@ -352,20 +331,7 @@ class Dispatcher:
             if known is not None and known.effect is Effect.OCCURRED:
                 message = "an earlier attempt turned out to have happened"
                 return OperationNotExecuted(reason="cancelled", message=message)
-        return self._not_executed(running, self._clock())
-
-    def _not_executed(self, running: Running, now: datetime) -> OperationNotExecuted | None:
-        verdict = last_look(
-            LookFacts(
-                now=now,
-                expires_at=running.assignment.expires_at,
-                deadline_at=running.deadline_at,
-                cancelled=running.cancelled,
-                draining=self._posture.draining,
-                fenced=self._posture.fence is not None,
-            )
-        )
-        return None if isinstance(verdict, Go) else OperationNotExecuted(reason=verdict.reason)
+        return self._steps.refusal(running, self._clock())
 
     def _tool_call(self, running: Running, *, timeout_s: float) -> ToolCall:
         assignment = running.assignment
@@ -377,6 +343,7 @@ class Dispatcher:
             key=assignment.operation_id,
             timeout_s=timeout_s,
             traceparent=assignment.traceparent,
+            definition=running.definition,
         )
 
     def _provider(self, tool: str) -> Provider | None:
@@ -396,14 +363,18 @@ class Dispatcher:
     def _leave(self, running: Running, step: Over | Later) -> None:
         """Give the slot back; what may go on rests, unless it was cancelled meanwhile."""
         operation_id = running.assignment.operation_id
+        approval_id = self._grants.pop(operation_id, None)
         if isinstance(step, Later) and not running.cancelled:
-            self._queue.put(step.place)
+            asked = step.place.asked
+            known = asked is not None and asked.approval_id == approval_id
+            self._queue.put(granted(step.place, asked.approval_id) if asked and known else step.place)
         self._release(operation_id)
         if isinstance(step, Later) and running.cancelled:
             self.cancel(operation_id)
 
     def _release(self, operation_id: OperationId) -> None:
         self._running.pop(operation_id, None)
+        self._places.pop(operation_id, None)
         self.slots.give()
         self.pump()
 

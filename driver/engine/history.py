@@ -11,7 +11,7 @@ from driver.core.attempts import Phase
 from driver.core.conclusion import Attempted, attempted
 from driver.core.contracts import Contract
 from driver.core.retry import Case, Clocks, First, MachineClock
-from store.events import AttemptEnded, LateResult, OperationStarted, OperationSucceeded
+from store.events import AttemptEnded, EventData, LateResult, OperationStarted, OperationSucceeded
 from store.lifecycle import Effect, State
 from store.records import AttemptRecord, OperationRecord, StoredEvent, moment
 from store.view import View
@@ -39,7 +39,7 @@ def past(view: View, record: OperationRecord) -> tuple[Attempted, ...]:
     for seq in view.operation_events(record.operation_id):
         event = view.event(seq)
         if event is not None and event.kind == AttemptEnded.KIND:
-            data = _data(event)
+            data = data_of(event)
             assert isinstance(data, AttemptEnded), "an event is what its kind says"
             found.append(attempted(_whole(view, record, seq, data)))
     return tuple(found)
@@ -79,7 +79,7 @@ def late_success(view: View, record: OperationRecord) -> OperationSucceeded | No
 
 def _restated(view: View, record: OperationRecord, event: StoredEvent) -> OperationSucceeded:
     """A recorded late answer as its operation's receipt."""
-    late = _data(event)
+    late = data_of(event)
     assert isinstance(late, LateResult), "an event is what its kind says"
     result = late.result
     if late.result_truncated and (stored := view.result(record.operation_id)) is not None:
@@ -112,7 +112,7 @@ def _whole(view: View, record: OperationRecord, seq: int, data: AttemptEnded) ->
 
 def _first(view: View, attempt: AttemptRecord) -> First:
     event = view.event(attempt.started_seq)
-    data = None if event is None else _data(event)
+    data = None if event is None else data_of(event)
     machine = None
     if isinstance(data, OperationStarted) and data.machine_boot_id and data.machine_uptime_s is not None:
         machine = MachineClock(data.machine_boot_id, data.machine_uptime_s)
@@ -130,6 +130,7 @@ def _newest(view: View) -> datetime:
     return view.now if event is None else moment(event.at)
 
 
-def _data(event: StoredEvent) -> object:
+def data_of(event: StoredEvent) -> EventData:
+    """Return what an event of an operation that has not ended says."""
     assert event.body is not None, "the events of an operation that has not ended are kept"
     return from_json(event.kind, json.loads(event.body)["data"])

@@ -38,6 +38,7 @@ from driver.engine.posture import Limits, Posture
 from driver.engine.queue import Waiting
 from driver.engine.reports import no_provider
 from driver.engine.terms import Terms
+from driver.engine.withheld import Fingerprints, tool_of
 from driver.faults import Boundary
 from driver.providers.protocol import Provider
 from store.events import (
@@ -65,7 +66,9 @@ class _Offer:
     run_id: RunId | None
     kind: str
     raw: JsonObject
+    frame: CommandFrame | InvalidCommand
     candidate: Candidate
+    args_digest: Digest | None = None
     contract: Contract
     expires_in_ms: int | None
     traceparent: str | None
@@ -82,6 +85,20 @@ class _Taken:
     wait: Waiting | None = None
     start: tuple[Assignment, datetime] | None = None
     effects: Effects = NO_EFFECTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    """What waits already: for a slot, and for a person."""
+
+    depth: int
+    unapproved: int
+
+    def with_one(self, place: Waiting | None) -> "_Load":
+        """Return the load with one more operation; None: it does not wait."""
+        if place is None:
+            return self
+        return _Load(depth=self.depth + 1, unapproved=self.unapproved + place.unapproved)
 
 
 class Intake:
@@ -107,6 +124,7 @@ class Intake:
         self._limits = limits
         self._scope = scope
         self._boundary = boundary
+        self._fingerprints = Fingerprints(journal.key)
 
     async def deliver(
         self, frames: Sequence[CommandFrame | InvalidCommand], origin: Origin = Origin.PLANE
@@ -133,28 +151,35 @@ class Intake:
     # ------------------------------------------------------------ before the transaction
 
     def _offer(self, frame: CommandFrame | InvalidCommand) -> _Offer:
-        asked = candidate(frame)
+        contract = self._terms.lookup(tool_of(frame))
+        digester = self._fingerprints.digester(contract)
+        asked = candidate(frame, digester)
         if isinstance(frame, InvalidCommand):
             return _Offer(
                 command_id=frame.command_id,
                 run_id=frame.run_id,
                 kind="",
                 raw={},
+                frame=frame,
                 candidate=asked,
-                contract=self._terms.lookup(""),
+                contract=contract,
                 expires_in_ms=None,
                 traceparent=None,
             )
         asked = _supported(frame.kind, asked)
-        tool = asked.data.tool if isinstance(asked.data, ToolCallData) else ""
+        data = asked.data
         ready, refusal = self._readiness(frame, asked)
         return _Offer(
             command_id=frame.command_id,
             run_id=frame.run_id,
             kind=frame.kind,
             raw=frame.data,
+            frame=frame,
             candidate=asked,
-            contract=self._terms.lookup(tool),
+            args_digest=args_digest(data.tool, data.arguments, digester)
+            if isinstance(data, ToolCallData)
+            else None,
+            contract=contract,
             expires_in_ms=frame.expires_in_ms,
             traceparent=frame.traceparent,
             ready=ready,
@@ -169,7 +194,8 @@ class Intake:
         provider = self._providers.get(name.provider)
         if provider is None:
             return False, NotSent(reason="unknown_tool", message=no_provider(name))
-        if not self._posture.may_dispatch or self._dispatcher.crowded:
+        asks = self._terms.lookup(asked.data.tool).approval == "required"
+        if asks or not self._posture.may_dispatch or self._dispatcher.crowded:
             return False, None
         identity = operation_id(self._scope, frame.run_id, frame.command_id)
         call = ToolCall(
@@ -192,17 +218,20 @@ class Intake:
         self, tx: Transaction, offers: Sequence[_Offer], origin: Origin, slots: int
     ) -> list[_Taken]:
         taken: list[_Taken] = []
-        depth = self._dispatcher.depth
+        load = _Load(depth=self._dispatcher.depth, unapproved=self._dispatcher.unapproved)
         for offer in offers:
-            item = self._take(tx, offer, origin, slots=slots, depth=depth)
+            item = self._take(tx, offer, origin, slots=slots, load=load)
             slots -= item.start is not None
-            depth += item.wait is not None
+            load = load.with_one(item.wait)
             taken.append(item)
         return taken
 
-    def _take(self, tx: Transaction, offer: _Offer, origin: Origin, *, slots: int, depth: int) -> _Taken:
+    def _take(self, tx: Transaction, offer: _Offer, origin: Origin, *, slots: int, load: _Load) -> _Taken:
         known = tx.command(offer.command_id)
-        match admit(offer.candidate, self._facts(tx, offer, known, depth)):
+        asked = offer.candidate
+        if known is not None:
+            asked = self._fingerprints.recognise(asked, offer.frame, offer.contract, known)
+        match admit(asked, self._facts(tx, offer, known, load)):
             case Known():
                 assert known is not None, "admission knows only what it was shown"
                 tx.note_delivery(offer.command_id, "repeated")
@@ -232,7 +261,7 @@ class Intake:
         data = offer.candidate.data
         assert not isinstance(data, InvalidData), "what is invalid is never accepted"
         if not isinstance(data, ToolCallData):
-            receipt, effects = execute(tx, data, offer.run_id)
+            receipt, effects = execute(tx, data, offer.run_id, confirmed=self._posture.confirmed)
             tx.append(self._draft(offer, origin, receipt))
             return _Taken(answer=Silent(), effects=effects)
         if offer.refusal is not None:
@@ -256,7 +285,7 @@ class Intake:
             accepted = replace(
                 accepted,
                 tool=data.tool,
-                args_digest=_args_digest(data),
+                args_digest=offer.args_digest,
                 write=offer.contract.write,
                 identical=offer.contract.identical,
                 expires_at=None if expires_at is None else timestamp(expires_at),
@@ -269,7 +298,7 @@ class Intake:
         return expires_at
 
     def _facts(
-        self, tx: Transaction, offer: _Offer, known: CommandRecord | None, depth: int
+        self, tx: Transaction, offer: _Offer, known: CommandRecord | None, load: _Load
     ) -> AdmissionFacts:
         data = offer.candidate.data
         fence = tx.fence
@@ -279,35 +308,39 @@ class Intake:
             or not isinstance(data, ToolCallData)
             or offer.run_id is None
         ):
-            return self._plain_facts(tx, known, depth)
+            return self._plain_facts(tx, known, load)
         run = tx.run(offer.run_id)
         runs = (offer.run_id, *data.resumes, *tx.resumed(offer.run_id))
-        digest = _args_digest(data)
+        assert offer.args_digest is not None, "a call has arguments"
+        alike = self._fingerprints.alike(tx, data, offer.contract, offer.args_digest)
         return AdmissionFacts(
             journal_id=tx.journal_id,
             fence=fence,
             known=known,
             draining=self._posture.draining,
             room=tx.room,
-            queue_depth=depth,
+            queue_depth=load.depth,
             queue_max=self._limits.queue_max,
+            asks=offer.contract.approval == "required",
+            unapproved=load.unapproved,
+            approvals_max=self._limits.approvals_max,
             write=offer.contract.write,
             identical=offer.contract.identical,
             run_ended=run is not None and run.ended,
             run_unsettled=0 if run is None else run.unsettled,
             run_unsettled_max=self._limits.run_unsettled_max,
             unknown_resumes=tuple(name for name in data.resumes if tx.run(name) is None),
-            twins=tx.twins(runs, digest) if offer.contract.write else (),
+            twins=tx.twins(runs, *alike) if offer.contract.write else (),
         )
 
-    def _plain_facts(self, tx: Transaction, known: CommandRecord | None, depth: int) -> AdmissionFacts:
+    def _plain_facts(self, tx: Transaction, known: CommandRecord | None, load: _Load) -> AdmissionFacts:
         return AdmissionFacts(
             journal_id=tx.journal_id,
             fence=tx.fence,
             known=known,
             draining=self._posture.draining,
             room=tx.room,
-            queue_depth=depth,
+            queue_depth=load.depth,
             queue_max=self._limits.queue_max,
         )
 
@@ -322,6 +355,8 @@ class Intake:
             self._dispatcher.forget(ended)
         for running in item.effects.cancelling:
             self._dispatcher.cancel(running)
+        for approved, approval_id in item.effects.granted:
+            self._dispatcher.grant(approved, approval_id)
 
     # ------------------------------------------------------------ small parts
 
@@ -329,6 +364,7 @@ class Intake:
         self, offer: _Offer, data: ToolCallData, origin: Origin, expires_at: datetime | None
     ) -> Assignment:
         assert offer.run_id is not None, "a command without a usable run is never accepted"
+        assert offer.args_digest is not None, "a call has arguments"
         return Assignment(
             operation_id=operation_id(self._scope, offer.run_id, offer.command_id),
             command_id=offer.command_id,
@@ -336,11 +372,13 @@ class Intake:
             origin=origin,
             tool=data.tool,
             arguments=data.arguments,
-            args_digest=_args_digest(data),
+            args_digest=offer.args_digest,
             contract=offer.contract,
+            redaction=offer.contract.redact,
             attempt=1,
             expires_at=expires_at,
             traceparent=offer.traceparent,
+            needs_approval=offer.contract.approval == "required",
         )
 
     def _draft(self, offer: _Offer, origin: Origin, data: EventData, payload: bytes | None = None) -> Draft:
@@ -352,6 +390,7 @@ class Intake:
             operation_id=None if isinstance(data, CommandRefused) else self._operation_of(offer),
             origin=origin,
             payload=payload,
+            redact=() if offer.contract.redact is None else offer.contract.redact.paths,
         )
 
     def _operation_of(self, offer: _Offer) -> OperationId | None:
@@ -370,10 +409,6 @@ def _supported(kind: str, asked: Candidate) -> Candidate:
         data=InvalidData(code="unknown_kind", message=message),
         delivered_to=asked.delivered_to,
     )
-
-
-def _args_digest(data: ToolCallData) -> Digest:
-    return args_digest(data.tool, data.arguments)
 
 
 def _lost(offer: _Offer, message: str) -> EventData:

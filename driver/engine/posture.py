@@ -43,6 +43,7 @@ class Limits:
 
     inflight_max: int
     queue_max: int
+    approvals_max: int
     run_unsettled_max: int
     drain_s: float
 

@@ -6,7 +6,7 @@ again.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -15,15 +15,16 @@ from driver.core.dispatch import EndAttempt, Requeue
 from driver.core.dispatch import recover as recovery
 from driver.core.retry import Again, delay_s
 from driver.engine.announcements import announce
-from driver.engine.assignments import waiting
+from driver.engine.approvals import asked
 from driver.engine.endings import end_attempt, lost
-from driver.engine.history import rests, runs
+from driver.engine.history import runs
 from driver.engine.machine import Machine
 from driver.engine.queue import Waiting
 from driver.engine.terms import Terms
 from driver.faults import Boundary
 from store.events import DriverRecovered
 from store.journal import Journal
+from store.lifecycle import State
 from store.records import OperationRecord, moment
 from store.transaction import Transaction
 from store.view import View
@@ -86,18 +87,26 @@ def _decide(tx: Transaction, *, terms: Terms, machine: Machine, after: int) -> _
 def _recovered(tx: Transaction, record: OperationRecord, terms: Terms, machine: Machine) -> Waiting | None:
     """Return where the operation waits from now on; None where it has ended."""
     contract = terms.lookup(record.tool)
+    place = Waiting(
+        operation_id=record.operation_id,
+        expires_at=None if record.expires_at is None else moment(record.expires_at),
+        traceparent=None,
+    )
     match recovery(record.state, runs=runs(tx, record)):
+        case Requeue() if record.state is State.STARTED:
+            return replace(place, due_at=_due_at(tx, record, terms))
         case Requeue():
-            return waiting(record, due_at=_due_at(tx, record, terms))
+            # a request that nobody decided waits on as it is; a grant that was not used is asked for again
+            request = asked(tx, record.operation_id)
+            needed = contract.approval == "required" or record.state is State.AWAITING_APPROVAL
+            return replace(place, asked=request, unapproved=needed and request is None)
         case EndAttempt():
             decision = end_attempt(tx, record.operation_id, contract, lost(record), machine, go_on=True)
-            return waiting(record, due_at=decision.at) if isinstance(decision, Again) else None
+            return replace(place, due_at=decision.at) if isinstance(decision, Again) else None
 
 
-def _due_at(view: View, record: OperationRecord, terms: Terms) -> datetime | None:
+def _due_at(view: View, record: OperationRecord, terms: Terms) -> datetime:
     """When an operation between two attempts may have the next: the wait that it was in begins again."""
-    if not rests(view, record):
-        return None
     newest = view.attempts(record.operation_id)[-1]
     assert newest.ended_at is not None, "no attempt runs"
     backoff_s = terms.lookup(record.tool).retry_backoff_s

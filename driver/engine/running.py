@@ -12,6 +12,7 @@ import anyio
 from driver.core.attempts import Phase
 from driver.engine.assignments import Assignment
 from driver.engine.queue import Waiting
+from store.records import Digest
 
 
 @dataclass(slots=True)
@@ -25,6 +26,8 @@ class Running:
     cancelled: bool = False
     interrupted: bool = False
     """Whether its preparation was cut short: then there must be no intent."""
+    definition: Digest | None = None
+    """Of the tool as it was served when the attempt was prepared, where that is what a person approves."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     def reach(self, phase: Phase) -> None:

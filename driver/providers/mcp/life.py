@@ -30,6 +30,7 @@ from mcp_types import Implementation
 
 from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Report, Silence, ToolCall
 from driver.core.groups import innermost
+from driver.core.identity import definition_digest
 from driver.providers.mcp.calls import (
     CLIENT_NAME,
     CLIENT_VERSION,
@@ -46,7 +47,7 @@ from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.stdio import StdioWire
 from driver.providers.mcp.tools import ServedTool, read_tools
 from driver.providers.protocol import LateResults, Progress
-from store.records import JsonObject, JsonValue
+from store.records import Digest, JsonObject, JsonValue
 
 CONNECT_S: Final = 60.0
 """For a start, a handshake and the first tool list; a package runner may have to download first."""
@@ -327,6 +328,9 @@ class Life:
         arguments = arguments_of(call, self._settings.key)
         if isinstance(arguments, NotSent):
             return arguments
+        if call.definition is not None and not self._is_served_as(call.tool, call.definition):
+            message = f"the definition of {call.tool} changed after a person had approved this call"
+            return NotSent(reason="unknown_tool", message=message)
         # the last look: from here to the first byte nothing waits
         await anyio.lowlevel.checkpoint_if_cancelled()
         if anyio.current_time() >= deadline:
@@ -344,6 +348,10 @@ class Life:
         finally:
             self._waiting -= 1
             self._end_if_done()
+
+    def _is_served_as(self, name: str, definition: Digest) -> bool:
+        tool = self._tools.get(name)
+        return tool is not None and definition_digest(tool.definition) == definition
 
     def _exchange(self, call: ToolCall, arguments: JsonObject, progress: Progress) -> Exchange:
         dialect, key = self.dialect, self._settings.key

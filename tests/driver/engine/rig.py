@@ -247,10 +247,17 @@ def command(kind: str, command_id: str, *, run_id: RunId = RUN, **data: str) -> 
 
 def limits(**changes: float) -> Limits:
     """Bounds that no test reaches by chance."""
-    values = {"inflight_max": 8, "queue_max": 100, "run_unsettled_max": 100, "drain_s": 0.2} | changes
+    values = {
+        "inflight_max": 8,
+        "queue_max": 100,
+        "approvals_max": 100,
+        "run_unsettled_max": 100,
+        "drain_s": 0.2,
+    } | changes
     return Limits(
         inflight_max=int(values["inflight_max"]),
         queue_max=int(values["queue_max"]),
+        approvals_max=int(values["approvals_max"]),
         run_unsettled_max=int(values["run_unsettled_max"]),
         drain_s=values["drain_s"],
     )

@@ -1,5 +1,6 @@
 """How a server describes its tools: what is believed of it, and whether it is still the same."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -10,7 +11,7 @@ from driver.core.attempts import Answered, NotSent
 from driver.providers.describing import Describing
 from driver.providers.mcp.life import FRESH_S
 from driver.providers.mcp.settings import HttpServer
-from store.records import JsonObject
+from store.records import Digest, JsonObject
 from tests.driver.providers.mcp.stage import Stage, staged, stdio
 from tests.driver.providers.mcp.web import Request, Web, done, rpc, web
 
@@ -77,6 +78,19 @@ async def test_the_digest_of_a_definition_is_that_of_what_is_served_now(tmp_path
     assert isinstance(first, str)
     assert first == same
     assert first != changed
+
+
+async def test_a_call_that_was_approved_is_sent_to_no_other_tool_of_that_name(tmp_path: Path) -> None:
+    """The definition is looked at once more where nothing waits before the first byte."""
+    async with web(answer=answer) as server, staged(served_by(server), tmp_path / "ledger") as stage:
+        approved = await describing(stage).definition("act")
+        assert isinstance(approved, str)
+        call = stage.call("act")
+        assert isinstance(await stage.dispatch(replace(call, definition=approved)), Answered)
+        refused = await stage.dispatch(replace(call, definition=Digest("0" * 64)))
+        assert isinstance(refused, NotSent)
+        assert (refused.reason, stage.phases) == ("unknown_tool", [])
+        assert len(server.calls()) == 1
 
 
 async def test_what_is_not_served_has_no_definition(tmp_path: Path) -> None:

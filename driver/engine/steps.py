@@ -1,0 +1,126 @@
+"""The steps of a call that the journal records: its intent, and its end. Each is one unit of the journal.
+
+Part of `driver.engine`; imports `driver.core`, `store` and its own siblings. What surrounds them is
+`driver.engine.dispatcher`'s.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from driver.core.approval import Ask, TooLate, Use, UseFacts, look
+from driver.core.attempts import NotSent, Phase
+from driver.core.conclusion import Attempted
+from driver.core.dispatch import Go, LookFacts, last_look
+from driver.core.retry import Again, Enough, can_be_bettered
+from driver.engine.approvals import ask, newest_request
+from driver.engine.assignments import intent, may_begin
+from driver.engine.endings import end_at_rest, end_attempt, forbidden
+from driver.engine.machine import Machine
+from driver.engine.posture import Posture
+from driver.engine.reports import unsent
+from driver.engine.running import Later, Over, Running, Started, Step
+from store.events import OperationNotExecuted
+from store.records import OperationRecord
+from store.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps, as the daemon stands towards new effects."""
+
+    posture: Posture
+    machine: Machine
+
+    def refusal(self, running: Running, now: datetime) -> OperationNotExecuted | None:
+        """Return why the call must not be sent; None where it may. The last look, and the one before it."""
+        verdict = last_look(
+            LookFacts(
+                now=now,
+                expires_at=running.assignment.expires_at,
+                deadline_at=running.deadline_at,
+                cancelled=running.cancelled,
+                draining=self.posture.draining,
+                fenced=self.posture.fence is not None,
+            )
+        )
+        return None if isinstance(verdict, Go) else OperationNotExecuted(reason=verdict.reason)
+
+    def begin(self, tx: Transaction, running: Running, objection: NotSent | None) -> Step:
+        """Record the intent of the attempt, or why there is none. `objection` is the provider's."""
+        assignment = running.assignment
+        record = tx.operation(assignment.operation_id)
+        if record is None or not may_begin(tx, record):
+            return Over()
+        if objection is not None:
+            return self._unprepared(tx, running, record, unsent(objection, assignment.redactor))
+        refused = self.refusal(running, tx.now)
+        if refused is None and running.interrupted and self.posture.may_dispatch:
+            refused = OperationNotExecuted(reason="expired")
+        if refused is not None and refused.reason not in ("draining", "fenced"):
+            end_at_rest(tx, record, refused)
+            return Over()
+        if not self.posture.may_dispatch:
+            return Later(assignment.place)
+        if assignment.attempt > 1 and forbidden(tx, record, assignment.contract, self.machine):
+            end_at_rest(tx, record, None)
+            return Over()
+        return (
+            self._begin_approved(tx, running, record)
+            if assignment.needs_approval
+            else self._start(tx, running)
+        )
+
+    def end(self, tx: Transaction, running: Running, newest: Attempted) -> Over | Later:
+        """Record the end of the attempt: of its operation, or of one attempt of several."""
+        assignment = running.assignment
+        decision = end_attempt(
+            tx,
+            assignment.operation_id,
+            assignment.contract,
+            newest,
+            self.machine,
+            go_on=not running.cancelled and self.posture.fence is None,
+        )
+        match decision:
+            case Again(at=at):
+                return Later(replace(assignment.place, due_at=at))
+            case Enough(why=why):
+                return Over(why if assignment.contract.retry != "never" else None)
+
+    def _start(self, tx: Transaction, running: Running, approval_id: str | None = None) -> Started:
+        assignment = running.assignment
+        tx.append(assignment.draft(intent(assignment, tx.now, self.machine, approval_id)))
+        running.deadline_at = assignment.deadline(tx.now)
+        return Started()
+
+    def _begin_approved(self, tx: Transaction, running: Running, record: OperationRecord) -> Step:
+        """Use the approval that there is, or ask for one."""
+        assignment = running.assignment
+        facts = UseFacts(
+            now=tx.now,
+            newest=newest_request(tx, record.operation_id),
+            granted=assignment.granted,
+            args_digest=assignment.args_digest,
+            definition_digest=running.definition,
+        )
+        match look(facts):
+            case Use(approval_id=approval_id):
+                return self._start(tx, running, approval_id)
+            case TooLate():
+                end_at_rest(tx, record, OperationNotExecuted(reason="approval_expired"))
+                return Over()
+            case Ask():
+                request = ask(tx, assignment, running.definition)
+                return Later(replace(assignment.place, unapproved=False, granted=None, asked=request))
+
+    def _unprepared(
+        self, tx: Transaction, running: Running, record: OperationRecord, refusal: OperationNotExecuted
+    ) -> Over | Later:
+        """An attempt that could not be prepared is one only where another may follow it."""
+        assignment = running.assignment
+        if assignment.contract.retry == "never" or not can_be_bettered(refusal):
+            end_at_rest(tx, record, refusal)
+            return Over()
+        tx.append(assignment.draft(intent(assignment, tx.now, self.machine)))
+        newest = Attempted(attempt=assignment.attempt, phase=Phase.CONNECTING, outcome=refusal)
+        return self.end(tx, running, newest)
