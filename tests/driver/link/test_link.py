@@ -143,11 +143,17 @@ async def test_a_desk_that_is_behind_stops_the_reader(tmp_path: Path) -> None:
         async def flood() -> None:
             for number in range(count):
                 await wire.command(f"cmd-{number}", kind="run.cancel")
+            sent.set()
 
+        sent = anyio.Event()
         seen: set[str] = set()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(flood)
-            await anyio.sleep(0.5)
+            waiting = daemon.link._courier._waiting
+            await eventually(lambda: len(waiting) >= WAITING_MAX)
+            await sent.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert len(waiting) == WAITING_MAX
             daemon.desk.gate.set()
             for seq in range(1, 2 * count + 1):
                 frame = await wire.hear()
