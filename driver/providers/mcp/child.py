@@ -1,6 +1,7 @@
 """A server's process: started with a scrubbed environment, ended with everything that it started.
 
-Part of `driver.providers.mcp`; imports its `settings`. Nothing here knows what goes through the pipes.
+Part of `driver.providers.mcp`; imports its `settings`, and `driver.providers.environment`. Nothing here knows
+what goes through the pipes.
 
 Theory of operation
 -------------------
@@ -18,7 +19,6 @@ import os
 import select
 import shutil
 import signal
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,9 @@ import anyio
 import structlog
 from anyio.abc import Process
 
+from driver.providers.environment import EnvironmentFileUnusable, environment
 from driver.providers.mcp.settings import StdioServer
 
-INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""What a child gets of the daemon's environment; all else may be a secret."""
 POLITE_EXIT_S: Final = 2.0
 """From the end of its stdin until SIGTERM goes to its group."""
 TERM_EXIT_S: Final = 2.0
@@ -44,8 +43,6 @@ CHUNK_BYTES: Final = 65_536
 """What is read at once: the capacity of a pipe."""
 STDERR_LINE_BYTES_MAX: Final = 1_000
 """A line of a server's stderr is logged up to this."""
-ENV_FILE_BYTES_MAX: Final = 65_536
-"""What the content of an `env_files` entry may be at most."""
 
 _SETPRIV: Final = "/usr/bin/setpriv"
 
@@ -207,10 +204,10 @@ class Child:
 
 def _prepare(provider: str, server: StdioServer) -> _Launch:
     """Read what the start needs from disk. Runs in a worker thread. Raises `SpawnFailed`."""
-    env = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    env |= server.env
-    for name, path in server.env_files.items():
-        env[name] = _content(provider, name, path)
+    try:
+        env = environment(server.env, server.env_files)
+    except EnvironmentFileUnusable as error:
+        raise SpawnFailed(provider, str(error)) from error
     if not server.cwd.is_dir():
         raise SpawnFailed(provider, f"its cwd {server.cwd} is no folder")
     program = shutil.which(_absolute(server.argv[0], server.cwd), path=env.get("PATH"))
@@ -225,26 +222,6 @@ def _prepare(provider: str, server: StdioServer) -> _Launch:
 def _absolute(program: str, cwd: Path) -> str:
     """A program with a `/` in its name is looked for from the child's folder, as a shell would."""
     return str(cwd / program) if "/" in program else program
-
-
-def _content(provider: str, name: str, path: Path) -> str:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SpawnFailed(provider, f"env_files.{name}: {path} is no regular file")
-            data = os.read(descriptor, ENV_FILE_BYTES_MAX + 1)
-        finally:
-            os.close(descriptor)
-        text = data.decode().removesuffix("\n")
-    except OSError as error:
-        raise SpawnFailed(provider, f"env_files.{name}: {path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise SpawnFailed(provider, f"env_files.{name}: {path} is not UTF-8 text") from None
-    if not text or "\0" in text or len(data) > ENV_FILE_BYTES_MAX:
-        detail = f"must hold 1 to {ENV_FILE_BYTES_MAX} bytes of text, none of them zero"
-        raise SpawnFailed(provider, f"env_files.{name}: {path} {detail}")
-    return text
 
 
 def _can_take(fd: int) -> bool:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from driver.core.attempts import Answered, NotSent, Silence
-from driver.providers.mcp.child import INHERITED
+from driver.providers.environment import INHERITED
 from driver.providers.mcp.settings import StdioServer
 from store.records import JsonObject
 from tests.driver.providers.mcp.stage import Stage, gone, is_running, program, staged, stdio
