@@ -117,6 +117,14 @@ def _refusal(path: Path, error: sqlite3.DatabaseError) -> OpenRefused | JournalF
             return JournalFailed("opening", f"{path}: {error} ({error.sqlite_errorname})")
 
 
+_ABOUT_CONTENT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
+
+
+def _blames_content(error: sqlite3.DatabaseError) -> bool:
+    """Whether SQLite read the files and could make nothing of them, rather than failed to read them."""
+    return error.sqlite_errorcode & 0xFF in _ABOUT_CONTENT
+
+
 def _identify(connection: sqlite3.Connection, path: Path, identity: Identity) -> Head:
     try:
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -144,6 +152,8 @@ def _identify_with_wal(
     try:
         return _identify(connection, path, identity)
     except (sqlite3.DatabaseError, OpenRefused) as refusal:
+        if isinstance(refusal, sqlite3.DatabaseError) and not _blames_content(refusal):
+            raise  # a full disk or a failing one says nothing about whose -wal it is
         if has_wal and (ours := _identified_alone(path, identity)):
             found = refusal.found if isinstance(refusal, JournalForeign) else "of something else"
             raise WalForeign(path, expected=ours.file_id, found=found) from refusal

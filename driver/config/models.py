@@ -7,9 +7,9 @@ units are those of the contract (docs/configuration.md). What keys mean together
 
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from driver.config.fields import (
     Argument,
@@ -26,15 +26,25 @@ from driver.config.fields import (
     ProviderName,
     Text,
     WebSocketUrl,
+    wanted,
 )
 from driver.config.providers import ProviderTable
 from driver.config.table import Table
+from driver.core.fields import TEXT_MAX
+
+
+def _fits_hello(driver_id: str) -> str:
+    """The `driver_id` of `hello` is a name of the protocol: a plane refuses a longer one."""
+    allowed = f"a string of 1 to {TEXT_MAX:,} characters"
+    if len(driver_id) > TEXT_MAX:
+        raise wanted(allowed)
+    return driver_id
 
 
 class DriverTable(Table):
     """`[driver]`: who the daemon is, where its files are, and its limits."""
 
-    id: Text = Field(default_factory=socket.gethostname)
+    id: Annotated[Text, AfterValidator(_fits_hello)] = Field(default_factory=socket.gethostname)
     state_dir: FilePath = Path("/var/lib/effectd")
     runtime_dir: FilePath = Path("/run/effectd")
     max_inflight: Count = 64

@@ -27,6 +27,7 @@ from typing import Final, TypeAlias
 from driver.core.admission import fenced_message
 from driver.core.answers import Answer, Repeat, Reply, Silent
 from driver.core.codec import parse_from_plane, render
+from driver.core.fields import clip
 from driver.core.frames import (
     CLOSE_GOING_AWAY,
     CLOSE_SUPERSEDED,
@@ -74,6 +75,8 @@ RETRY_AFTER_MS: Final = 1_000
 """The pause after a `busy` that names none."""
 RETRY_AFTER_MS_MAX: Final = 3_600_000
 """The longest pause that a plane can ask for: after an hour it is asked again."""
+CLOSE_REASON_BYTES_MAX: Final = 123
+"""RFC 6455, 5.5: what a close frame has room for, in bytes of UTF-8."""
 CLOSE_TRY_AGAIN: Final = 1013
 """RFC 6455's registry: the peer sent more than can be taken at the moment."""
 
@@ -195,8 +198,8 @@ class LinkSession:
             case ErrorFrame():
                 return [Note("plane_error", frame.code, frame.message)]
             case Reject():
-                note = Note("rejected", frame.code, frame.message)
-                return [note, CloseLink(CLOSE_GOING_AWAY, f"rejected: {frame.code}"[:100])]
+                note = Note("rejected", frame.code, clip(frame.message))
+                return [note, CloseLink(CLOSE_GOING_AWAY, _close_reason(f"rejected: {frame.code}"))]
             case _:
                 return self._frame(frame)
 
@@ -349,7 +352,7 @@ class LinkSession:
         if nack.seq <= stream.acked:
             return []
         if nack.code != "busy":
-            return stream.refuse(nack.seq, nack.code, nack.message)
+            return stream.refuse(nack.seq, nack.code, clip(nack.message))
         if not stream.pause(nack.seq):
             return []
         ms = RETRY_AFTER_MS if nack.retry_after_ms is None else nack.retry_after_ms
@@ -358,3 +361,8 @@ class LinkSession:
 
 def _error(code: str, message: str) -> list[Order]:
     return [Note("frame_refused", code, message), Send(render(ErrorFrame(code=code, message=message)))]
+
+
+def _close_reason(text: str) -> str:
+    """Return `text`, cut to what a close frame can hold, between two characters."""
+    return text.encode()[:CLOSE_REASON_BYTES_MAX].decode(errors="ignore")

@@ -4,6 +4,7 @@
 
 import hashlib
 import os
+import resource
 import shutil
 import sqlite3
 import sys
@@ -22,6 +23,7 @@ from store.errors import (
     JournalBusy,
     JournalDamaged,
     JournalEmptied,
+    JournalFailed,
     JournalForeign,
     JournalMissing,
     JournalNewer,
@@ -32,12 +34,12 @@ from store.errors import (
     WalForeign,
     WalMissing,
 )
-from store.files import FIRST, wal
+from store.files import FIRST, shm, wal
 from store.inspection import TAIL
 from store.journal import JournalSettings
 from tests.store.conftest import FILES, Open
 from tests.store.disk import IOERR_FSYNC, SQLITE_OK, failing_disk
-from tests.store.drafts import accepted, driver_started, recording, started, succeeded
+from tests.store.drafts import accepted, command_id, driver_started, recording, started, succeeded
 
 pytestmark = pytest.mark.anyio
 
@@ -198,6 +200,31 @@ async def test_another_programs_wal_is_refused(
         await to_thread.run_sync(shutil.copy, tmp_path / "x.db-wal", wal(journal_file))
     wal(journal_file).chmod(0o600)
     await refused(opened, WalForeign, "belongs to another journal", state)
+
+
+async def test_a_wal_that_cannot_be_read_is_not_called_foreign(
+    opened: Open, state: Path, journal_file: Path
+) -> None:
+    """Where there is no room for a `-shm` (here by a limit on new files), the `-wal` is still ours.
+
+    Whoever was told to move it away would lose what stands in it.
+    """
+    await fill(opened)
+    await crash(opened, state)
+    shm(journal_file).unlink(missing_ok=True)
+    before = contents(state)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, limits[1]))
+    try:
+        with pytest.raises(JournalFailed, match="opening"):
+            async with opened():
+                pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert contents(state) == before
+    async with opened() as journal:
+        found = await journal.read(lambda view: view.command(command_id(1_019)))
+    assert found is not None
 
 
 async def test_a_rollback_journal_is_refused(opened: Open, state: Path, journal_file: Path) -> None:

@@ -348,6 +348,16 @@ async def test_a_journal_that_must_not_be_opened_is_left_as_it_is(
         assert len(plane.hellos) == 1
 
 
+async def test_a_rejection_in_any_words_does_not_end_the_daemon(zygote: Zygote) -> None:
+    """The plane's code becomes the reason of our close, which has room for 123 bytes."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        rejection = {"type": "reject", "code": "\N{FIRE}" * 100, "message": "no"}
+        plane.on_hello = lambda _hello, _history: rejection
+        life = made.start()
+        await plane.until(lambda: len(plane.hellos) == 2)
+        assert await life.stop() == 0
+
+
 async def test_a_journal_that_another_program_holds_is_refused(zygote: Zygote) -> None:
     """An open sqlite3 shell is a clear error, not a wait, and the next start works."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:

@@ -177,6 +177,7 @@ def test_what_is_not_toml_is_one_problem(text: str, detail: str) -> None:
         ("providers = []", "top level providers: found an array; allowed: a table"),
         ("[driver]\nid = 5", "[driver] id: found 5; allowed: a string"),
         ('[driver]\nid = ""', '[driver] id: found ""; allowed: a string of 1 to'),
+        (f'[driver]\nid = "{"x" * 257}"', "allowed: a string of 1 to 256 characters"),
         ('[driver]\nid = "a\\nb"', r'[driver] id: found "a\u000ab"; allowed: a string of 1 to'),
         ("[driver]\nmax_inflight = 0", "[driver] max_inflight: found 0; allowed: a whole number from 1"),
         ("[driver]\nmax_inflight = 1.5", "[driver] max_inflight: found 1.5; allowed: a whole number from 1"),

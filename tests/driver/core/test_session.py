@@ -203,6 +203,17 @@ def test_a_rejection_closes_the_link() -> None:
     )
 
 
+def test_a_rejection_of_any_length_fits_into_a_close_frame() -> None:
+    """A close frame has room for 123 bytes; the plane's words are cut to it, not sent to fail there."""
+    code = "\N{FIRE}" * 100
+    assert (
+        Playbook(Opened(hello()))
+        >> says(type="reject", code=code, message="x" * 10_000)
+        << Note("rejected", code, "x" * 499 + "…")
+        << CloseLink(1000, "rejected: " + "\N{FIRE}" * 28)
+    )
+
+
 def test_commands_wait_until_the_history_is_confirmed() -> None:
     """A command that comes while the chain is looked up is delivered once the journal is confirmed."""
     events = history(1)
@@ -418,6 +429,18 @@ def test_a_refused_event_is_parked_and_the_stream_goes_on(code: str) -> None:
         << sent(events[2])
         >> says(type="ack", seq=3)
         << Acknowledge(3)
+    )
+
+
+def test_what_a_dead_letter_says_is_bounded() -> None:
+    """The plane's words about an event it refused are kept in the journal: a megabyte of them is not."""
+    events = history(1)
+    assert (
+        streaming()
+        >> Committed(events)
+        << sent(events[0])
+        >> says(type="nack", seq=1, code="invalid", message="x" * 100_000)
+        << Park(1, "invalid", "x" * 499 + "…")
     )
 
 
