@@ -38,6 +38,10 @@ class _Withdrawn(Exception):
     """The request was taken back before its first byte."""
 
 
+class _Spoiled(Exception):
+    """The connection is of no use any more, before the first byte."""
+
+
 @runtime_checkable
 class _NetworkStream(Protocol):
     """What the library's trace hands over with a new connection."""
@@ -81,6 +85,9 @@ class Exchange:
                 self.reply = await self._sent(transport)
         except _Withdrawn:
             pass
+        except _Spoiled:
+            message = f"{self._where} hung up, or spoke, before the request was sent"
+            self.reply = NotSent(reason="connect_failed", message=message)
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             self.reply = self._failed(error)
         except Exception as error:
@@ -117,10 +124,8 @@ class Exchange:
 
     @property
     def stale(self) -> bool:
-        """Whether a request that is ready to go would be lost: the server has hung up meanwhile."""
-        if self.ended.is_set():
-            return True
-        return self._stream is not None and _has_hung_up(self._stream)
+        """Whether a request that is ready to go would be lost: the server has given the connection up."""
+        return self.ended.is_set() or self._spoiled()
 
     # ------------------------------------------------------------ what the library does
 
@@ -160,12 +165,30 @@ class Exchange:
             await self._released.wait()
         if self._withdrawn or not self._released.is_set():
             raise _Withdrawn
+        if self._spoiled():
+            raise _Spoiled
         self.begun = True
         self.on_phase(Phase.WRITING)
 
     def _note_stream(self, stream: object) -> None:
         if isinstance(stream, _NetworkStream):
             self._stream = stream
+
+    def _spoiled(self) -> bool:
+        """Whether the server has closed its side, or said something that can be no answer yet.
+
+        Under TLS it may have sent what belongs to the handshake, so only the first shows.
+        """
+        if self._stream is None:
+            return False
+        descriptor = cast("_Descriptor", self._stream.get_extra_info("socket")).fileno()
+        if descriptor < 0:
+            return True
+        poll = select.poll()
+        poll.register(
+            descriptor, select.POLLRDHUP | (0 if self._request.url.scheme == "https" else select.POLLIN)
+        )
+        return bool(poll.poll(0))
 
     async def _close_what_is_left(self) -> None:
         """A handshake that is cancelled leaves its connection to nobody."""
@@ -179,14 +202,20 @@ class Exchange:
         return silence if self.begun else NotSent(reason="connect_failed", message=silence.message)
 
     def _failed(self, error: Exception) -> NotSent | Silence:
-        url = self._request.url
-        where = f"{url.host}:{url.port or url.scheme}"
         detail = str(error) or type(error).__name__
         if not self.begun:
-            return NotSent(reason="connect_failed", message=f"cannot connect to {where}: {detail}")
+            return NotSent(reason="connect_failed", message=f"cannot connect to {self._where}: {detail}")
+        if isinstance(error, httpx2.LocalProtocolError):
+            # the library's words may quote a header
+            return Silence(cause="internal", message="the HTTP library refused to send the request")
         if self._heard_garbage(error):
-            return Silence(cause="protocol_error", message=f"what {where} sent is no HTTP")
-        return Silence(cause="connection_lost", message=f"the connection to {where} was lost: {detail}")
+            return Silence(cause="protocol_error", message=f"what {self._where} sent is no HTTP")
+        return Silence(cause="connection_lost", message=f"the connection to {self._where} was lost: {detail}")
+
+    @property
+    def _where(self) -> str:
+        url = self._request.url
+        return f"{url.host}:{url.port or url.scheme}"
 
     def _heard_garbage(self, error: Exception) -> bool:
         """Whether what came is no HTTP.
@@ -205,13 +234,3 @@ class Exchange:
 def _unheard(phase: Phase) -> None:
     """Nobody waits for this request yet, or any more."""
     del phase
-
-
-def _has_hung_up(stream: _NetworkStream) -> bool:
-    """Whether the peer of a connection has closed its side, whatever it sent before."""
-    descriptor = cast("_Descriptor", stream.get_extra_info("socket")).fileno()
-    if descriptor < 0:
-        return True
-    poll = select.poll()
-    poll.register(descriptor, select.POLLRDHUP)
-    return bool(poll.poll(0))

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from anyio.abc import AnyByteStream, SocketAttribute
 
-from driver.core.attempts import Answered, HttpStatus, NotSent, Phase, Silence
+from driver.core.attempts import Answered, HttpStatus, NotSent, Phase, Silence, ToolCall
 from driver.core.contracts import HeaderKey
 from driver.providers.http.exchange import Exchange
 from driver.providers.http.settings import Endpoint
@@ -273,7 +273,7 @@ async def test_a_connection_that_takes_too_long_is_not_sent(monkeypatch: pytest.
 async def test_a_deadline_before_the_first_byte_is_not_sent() -> None:
     """The deadline passes while the connection is made: nothing left, and nothing will."""
     async with deaf_site() as port, reaching(f"https://127.0.0.1:{port}") as stage:
-        report = await stage.dispatch(timeout_s=0.1)
+        report = await stage.dispatch(timeout_s=0.5)
         assert isinstance(report, NotSent)
         assert (report.reason, stage.phases) == ("deadline", [Phase.CONNECTING])
 
@@ -312,6 +312,44 @@ async def test_a_server_that_hangs_up_on_a_prepared_call_gets_it_on_a_new_connec
         assert isinstance(await stage.dispatch(call), Answered)
         assert stage.phases == ANSWERED
         assert (made.connections, len(made.requests)) == (2, 1)
+
+
+class Talker(Site):
+    """It says something on its first connection before it was asked."""
+
+    async def serve(self, stream: AnyByteStream) -> None:
+        if self.connections == 0:
+            await stream.send(http(408))
+            self.connections += 1
+            self.news()
+            await self.told_to_go_on(stream)
+            await anyio.aclose_forcefully(stream)
+        else:
+            await super().serve(stream)
+
+
+async def test_a_server_that_speaks_before_it_is_asked_is_asked_on_a_new_connection() -> None:
+    """What it says then can be no answer: nothing is written on that connection."""
+    async with on_stage(says(http()), kind=Talker) as (made, stage):
+        call = stage.call()
+        assert await stage.provider.prepare(call) is None
+        await made.until(lambda made: made.connections == 1)
+        assert isinstance(await stage.dispatch(call), Answered)
+        assert (made.connections, len(made.requests)) == (2, 1)
+
+
+async def test_the_last_look_at_a_connection_is_just_before_the_first_byte() -> None:
+    """A connection that is spoilt while its request is let go proves that nothing left."""
+    async with site(says(http()), kind=Talker) as made, anyio.create_task_group() as tasks:
+        exchange = Exchange(httpx2.Request("GET", f"http://127.0.0.1:{made.port}/"), 1_000)
+        async with httpx2.AsyncHTTPTransport() as transport:
+            tasks.start_soon(exchange.run, transport)
+            await exchange.poised.wait()
+            await made.until(lambda made: made.connections == 1)
+            exchange.release()
+            await exchange.ended.wait()
+        assert isinstance(exchange.reply, NotSent)
+        assert (exchange.reply.reason, exchange.begun) == ("connect_failed", False)
 
 
 async def test_reaching_a_site_sends_nothing() -> None:
@@ -535,6 +573,15 @@ def gone_at_least(number: int, made: Site) -> bool:
 # ------------------------------------------------------------------ deadlines and late answers
 
 
+async def overdue(stage: Stage) -> ToolCall:
+    """Let a call pass its deadline after it was sent, and return it."""
+    call = stage.call(timeout_s=0.3)
+    report = await stage.run(call)
+    assert isinstance(report, Silence)
+    assert report.cause == "deadline"
+    return call
+
+
 @pytest.mark.parametrize(
     "pieces",
     [
@@ -546,10 +593,7 @@ def gone_at_least(number: int, made: Site) -> bool:
 async def test_an_answer_after_the_deadline_is_reported_late(pieces: tuple[bytes, ...]) -> None:
     """The caller waits no longer; the answer is still heard, and belongs to its call."""
     async with on_stage(slowly(*pieces)) as (made, stage):
-        call = stage.call(timeout_s=0.1)
-        report = await stage.run(call)
-        assert isinstance(report, Silence)
-        assert report.cause == "deadline"
+        call = await overdue(stage)
         assert stage.phases[-1] is Phase.WRITTEN
         made.go_on.set()
         assert isinstance(await stage.hear(), Answered)
@@ -560,7 +604,7 @@ async def test_an_answer_after_the_deadline_is_reported_late(pieces: tuple[bytes
 async def test_a_late_status_is_reported_as_it_is() -> None:
     """What a late failure proves is decided elsewhere."""
     async with on_stage(slowly(b"", http(500, b"{}"))) as (made, stage):
-        await stage.dispatch(timeout_s=0.1)
+        await overdue(stage)
         made.go_on.set()
         report = await stage.hear()
         assert isinstance(report, HttpStatus)
@@ -569,8 +613,8 @@ async def test_a_late_status_is_reported_as_it_is() -> None:
 
 async def test_listening_ends_and_takes_the_connection_with_it() -> None:
     """After `late_result_s` the connection is closed, so that the call can land no more."""
-    async with on_stage(slowly(b"", http()), late_result_s=0.1) as (made, stage):
-        await stage.dispatch(timeout_s=0.1)
+    async with on_stage(slowly(b"", http()), late_result_s=0.05) as (made, stage):
+        await overdue(stage)
         await made.until(lambda made: made.gone == 1)
         assert stage.late == []
 
@@ -584,7 +628,7 @@ async def test_what_is_no_answer_is_not_reported_late(script: Script) -> None:
         await script(made, stream, request)
 
     async with on_stage(late) as (made, stage):
-        await stage.dispatch(timeout_s=0.1)
+        await overdue(stage)
         made.go_on.set()
         await made.until(lambda made: made.gone == 1)
         assert stage.late == []
@@ -594,8 +638,8 @@ async def test_a_limit_bounds_how_many_late_answers_are_awaited(monkeypatch: pyt
     """Beyond it a call is hung up on at its deadline."""
     monkeypatch.setattr("driver.providers.http.provider.LISTENED_MAX", 1)
     async with on_stage(slowly(b"", http())) as (made, stage):
-        await stage.dispatch(timeout_s=0.1)
-        await stage.dispatch(timeout_s=0.1)
+        await overdue(stage)
+        await overdue(stage)
         await made.until(lambda made: len(made.requests) == 2)
         made.go_on.set()
         await stage.hear()
