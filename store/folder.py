@@ -198,11 +198,10 @@ def write_durably(path: Path, content: bytes) -> None:
     fresh = path.with_name(path.name + ".tmp")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        os.write(descriptor, content)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 - its flags are those of the descriptor
+        file.write(content)  # all of it, where `os.write` may take a part
+        file.flush()
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
     fresh.rename(path)
     sync_folder(path.parent)
 

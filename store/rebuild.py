@@ -30,6 +30,8 @@ from store.wire import from_json
 
 PROJECTIONS: Final = ("runs", "run_links", "commands", "operations", "attempts", "evidence")
 _PAGE: Final = 256
+_PAGE_BYTES: Final = 64_000_000
+"""The bodies of one page: what the comparison holds in memory of the events."""
 
 
 def differences(view: View) -> Iterator[tuple[str, str]]:
@@ -63,7 +65,7 @@ def differences(view: View) -> Iterator[tuple[str, str]]:
 
 def _events(view: View) -> Iterator[StoredEvent]:
     after = 0
-    while page := view.events(after, _PAGE, 64_000_000):
+    while page := view.events(after, _PAGE, _PAGE_BYTES):
         yield from page
         after = page[-1].seq
 
