@@ -109,11 +109,10 @@ class Wire(Protocol):
         """True where provably nothing of the request has left, and now nothing will."""
         ...
 
-    def cancel(self, exchange: Exchange, *, wanted: bool) -> None:
-        """Tell the peer that nobody waits for this request any more. An answer may come all the same.
+    def cancel(self, exchange: Exchange) -> None:
+        """Tell the peer that nobody waits for this request any more.
 
-        `wanted`: somebody wants it stopped, and it is not only our patience that ended. Where the protocol
-        knows no other sign than to hang up, that is done for the former alone.
+        An answer may come all the same, except where the protocol knows no other sign than to hang up.
         """
         ...
 

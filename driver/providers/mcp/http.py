@@ -164,7 +164,7 @@ class HttpWire:
         post.scope.cancel()
         return True
 
-    def cancel(self, exchange: Exchange, *, wanted: bool) -> None:
+    def cancel(self, exchange: Exchange) -> None:
         """See `Wire.cancel`. From 2026-07-28 on, hanging up is the only sign that HTTP has."""
         post = self._posts.get(exchange.request_id)
         if post is None or self._tasks is None:
@@ -174,7 +174,7 @@ class HttpWire:
             self._tasks.start_soon(
                 self._tell, notification("notifications/cancelled", params), exchange.headers
             )
-        elif wanted:
+        else:
             self.forget(exchange)
 
     def forget(self, exchange: Exchange) -> None:
@@ -316,7 +316,8 @@ class HttpWire:
         await exchange.wait()
         match exchange.reply:
             case dict() as envelope:
-                self.sdk.deliver(envelope)
+                # an error beside a status may name no request; it came back on this one's connection
+                self.sdk.deliver({**envelope, "id": exchange.request_id})
             case HttpStatus(status=status):
                 code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
                 self._deliver_error(exchange, code, f"HTTP status {status}")

@@ -7,7 +7,9 @@ Theory of operation
 -------------------
 `run` is the one task that opens and closes it all. A call waits in its caller's task for a reply, a
 disturbance or its deadline. When it stops waiting without a reply it becomes *listened to*: a task of the
-connection waits on for `late_result_s`, and hands what comes then to `late`.
+connection waits on for `late_result_s`, and hands what comes then to `late`. Only after that is the server
+told that nobody waits: one that is told drops its answer, or stops halfway, and the best evidence there is
+would be lost by our own doing. Where somebody cancelled the call, it is told at once.
 
 A connection is **in doubt** from any such end on until the server has answered a ping; calls are held
 meanwhile, by `certain`. One that does not answer within `PING_S` is deaf, and **retired**: it is sent nothing
@@ -343,7 +345,7 @@ class Life:
                 await exchange.wait()
             return self._conclude(call, exchange, progress)
         except anyio.get_cancelled_exc_class():
-            self._let_go(call, exchange, wanted=True)
+            self._let_go(call, exchange, cancelled=True)
             raise
         finally:
             self._waiting -= 1
@@ -373,35 +375,41 @@ class Life:
             disturbance = exchange.disturbance
             self._listen_to(call, exchange)
             return disturbance
-        if self._let_go(call, exchange, wanted=False):
+        if self._let_go(call, exchange):
             return _TOO_LATE
         return Silence(cause="deadline", message=f"no answer within {call.timeout_s:g} s")
 
-    def _let_go(self, call: ToolCall, exchange: Exchange, *, wanted: bool) -> bool:
+    def _let_go(self, call: ToolCall, exchange: Exchange, *, cancelled: bool = False) -> bool:
         """Stop waiting. True where nothing of the call has left, and nothing will."""
         if exchange.reply is None:
             if self._wire.withdraw(exchange):
                 return True
-            self._wire.cancel(exchange, wanted=wanted)
+            if cancelled:
+                self._wire.cancel(exchange)
             self._put_in_doubt()
-        self._listen_to(call, exchange)
+        self._listen_to(call, exchange, told=cancelled)
         return False
 
-    def _listen_to(self, call: ToolCall, exchange: Exchange) -> None:
+    def _listen_to(self, call: ToolCall, exchange: Exchange, *, told: bool = False) -> None:
         exchange.listen_on()
         if self._listening == LISTENED_MAX or self._tasks is None:
             log.warning("late_answer_not_awaited", provider=self._settings.name, listened_max=LISTENED_MAX)
-            self._wire.forget(exchange)
+            self._give_up(exchange, told)
             return
         self._listening += 1
-        self._tasks.start_soon(self._listen, call, exchange)
+        self._tasks.start_soon(self._listen, call, exchange, told)
 
-    async def _listen(self, call: ToolCall, exchange: Exchange) -> None:
+    def _give_up(self, exchange: Exchange, told: bool) -> None:  # noqa: FBT001 - a task cannot name it
+        if not told and not self.over:
+            self._wire.cancel(exchange)
+        self._wire.forget(exchange)
+
+    async def _listen(self, call: ToolCall, exchange: Exchange, told: bool) -> None:  # noqa: FBT001 - as above
         try:
             with anyio.move_on_after(self._settings.late_result_s):
                 await _reply_to(exchange)
             if exchange.reply is None:
-                self._wire.forget(exchange)
+                self._give_up(exchange, told)
                 return
             report = self._report(call, exchange.reply)
             if not _says_nothing(report):

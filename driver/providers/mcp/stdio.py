@@ -120,7 +120,7 @@ class StdioWire:
         self.forget(exchange)
         return True
 
-    def cancel(self, exchange: Exchange, *, wanted: bool) -> None:  # noqa: ARG002 - one sign serves both
+    def cancel(self, exchange: Exchange) -> None:
         """See `Wire.cancel`."""
         if not self.ended.is_set():
             params: JsonObject = {"requestId": exchange.request_id, "reason": "nobody waits any more"}

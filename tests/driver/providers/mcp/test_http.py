@@ -14,8 +14,9 @@ from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase
 from driver.core.contracts import HeaderKey, KeyCarrier
 from driver.providers.mcp.exchange import Exchange
 from driver.providers.mcp.http import HttpWire
-from driver.providers.mcp.jsonrpc import request
+from driver.providers.mcp.jsonrpc import notification, request
 from driver.providers.mcp.settings import HttpServer
+from store.records import JsonObject
 from tests.driver.providers.mcp.stage import Stage, staged
 from tests.driver.providers.mcp.web import (
     LEGACY,
@@ -313,6 +314,16 @@ async def test_a_handshake_that_is_refused_is_a_failed_connect(tmp_path: Path, s
     assert f"HTTP status {status}" in report.message
 
 
+async def test_a_refusal_that_names_no_request_does_not_hold_the_handshake_up(tmp_path: Path) -> None:
+    """Older servers refuse what comes before `initialize` with an id of null: that is an answer, too."""
+    async with web(era=LEGACY, answer=succeeds) as server:
+        server.bewildered = True
+        settings = HttpServer(url=f"http://127.0.0.1:{server.port}/mcp")
+        async with staged(settings, tmp_path / "ledger") as stage:
+            with anyio.fail_after(5):
+                assert isinstance(await stage.act("x"), Answered)
+
+
 async def test_no_proxy_of_the_environment_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever can set a variable must not get to see calls."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
@@ -332,17 +343,30 @@ async def slowly(_server: Web, stream: SocketStream, request: Request) -> None:
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_a_late_answer_over_http_is_heard(tmp_path: Path, era: str) -> None:
-    """The request goes on after our deadline; where the protocol has a sign for it, the peer is told."""
+    """The request goes on after our deadline, and the peer is not told to stop it."""
     async with connected(tmp_path, slowly, era=era) as (server, stage):
         call = stage.call("act", timeout_s=0.1)
         assert await stage.dispatch(call) == Silence(cause="deadline", message="no answer within 0.1 s")
         await stage.hear()
         assert [operation_id for operation_id, _, _ in stage.late] == [call.operation_id]
-        told = [request for request in server.requests if request.rpc == "notifications/cancelled"]
-        assert len(told) == (1 if era == LEGACY else 0)
+        assert not [request for request in server.requests if request.rpc == "notifications/cancelled"]
 
 
-async def test_a_wanted_cancellation_hangs_up_where_there_is_no_other_sign(tmp_path: Path) -> None:
+async def test_a_peer_over_http_is_told_when_nobody_listens_any_more(tmp_path: Path) -> None:
+    """In the era that has a sign for it, and only after `late_result_s`."""
+
+    async def never(_server: Web, _stream: SocketStream, _request: Request) -> None:
+        await anyio.sleep_forever()
+
+    async with connected(tmp_path, never, era=LEGACY) as (server, stage):
+        await stage.act("x", timeout_s=0.1)
+        (call,) = server.calls()
+        params: JsonObject = {"requestId": call.body["id"], "reason": "nobody waits any more"}
+        with anyio.fail_after(5):
+            await server.sent(notification("notifications/cancelled", params))
+
+
+async def test_a_cancellation_hangs_up_where_there_is_no_other_sign(tmp_path: Path) -> None:
     """From 2026-07-28 on, closing the response is how a client cancels."""
     async with connected(tmp_path, slowly) as (server, stage):
         with anyio.move_on_after(0.1):

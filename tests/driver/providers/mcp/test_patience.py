@@ -38,7 +38,7 @@ def cancelled(stage: Stage) -> int:
 
 
 async def test_a_deadline_ends_the_wait_and_a_late_answer_is_told_to_its_own_call(stage: Stage) -> None:
-    """Silence at the deadline, the peer is told, and what comes afterwards is handed over once."""
+    """Silence at the deadline, the peer goes on undisturbed, and what comes then is handed over once."""
     call = stage.call("act", {"mode": "late", "seconds": 0.3}, timeout_s=0.1)
     report = await stage.dispatch(call)
     assert report == Silence(cause="deadline", message="no answer within 0.1 s")
@@ -49,7 +49,7 @@ async def test_a_deadline_ends_the_wait_and_a_late_answer_is_told_to_its_own_cal
     assert (operation_id, attempt) == (call.operation_id, 1)
     assert isinstance(late, Answered)
     assert late.result["content"] == [{"type": "text", "text": "late"}]
-    assert cancelled(stage) == 1
+    assert cancelled(stage) == 0
 
 
 async def test_an_answer_beyond_the_late_window_is_dropped(tmp_path: Path) -> None:
@@ -60,6 +60,18 @@ async def test_an_answer_beyond_the_late_window_is_dropped(tmp_path: Path) -> No
         report = await stage.act("late", seconds=0.6, timeout_s=5)
         assert isinstance(report, Answered)
         assert stage.late == []
+
+
+async def test_the_peer_is_told_when_nobody_listens_any_more(tmp_path: Path) -> None:
+    """A server that is told drops its answer or stops halfway: told at the deadline, it could not be late."""
+    ledger = tmp_path / "ledger"
+    async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=0.3) as stage:
+        await stage.act("silent", timeout_s=0.1)
+        assert isinstance(await stage.act("honest"), Answered)
+        assert cancelled(stage) == 0
+        await anyio.sleep(0.4)
+        assert isinstance(await stage.act("honest"), Answered)
+        assert cancelled(stage) == 1
 
 
 async def test_an_error_that_answers_our_cancellation_is_no_late_answer(stage: Stage) -> None:

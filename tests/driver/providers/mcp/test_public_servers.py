@@ -1,6 +1,8 @@
-"""Servers that others wrote: two from PyPI over stdio, and the official SDK's own over HTTP."""
+"""Servers that others wrote: from PyPI and npm over stdio, and the official SDK's own over HTTP.
 
-import shutil
+What they answer through the whole daemon stands in `tests.system.test_peers`.
+"""
+
 import socket
 import subprocess
 import sys
@@ -12,26 +14,48 @@ import anyio
 import pytest
 
 from driver.core.attempts import Answered, NotSent
+from driver.providers.mcp.life import Mode
 from driver.providers.mcp.settings import HttpServer
-from tests.driver.providers.mcp.stage import SERVERS, program, staged
+from tests.driver.providers.mcp.stage import SERVERS, Stage, program, staged
+from tests.peers import from_npm, from_pypi
 
 pytestmark = pytest.mark.anyio
 
 
-def installed(name: str) -> str:
-    """Return the path of a program beside this interpreter."""
-    path = shutil.which(name, path=str(Path(sys.executable).parent))
-    assert path is not None, f"{name} is not installed: pip install -e '.[test]'"
-    return path
+@pytest.mark.parametrize(
+    ("name", "arguments", "tools"),
+    [
+        ("mcp-server-everything", (), {"echo", "get-sum", "trigger-long-running-operation"}),
+        ("mcp-server-filesystem", (".",), {"read_text_file", "write_file", "move_file"}),
+        ("mcp-server-memory", (), {"create_entities", "read_graph", "delete_entities"}),
+    ],
+)
+async def test_a_server_from_npm_lists_its_tools(
+    tmp_path: Path, name: str, arguments: tuple[str, ...], tools: set[str]
+) -> None:
+    """Each is started as it comes, and speaks the older era."""
+    async with staged(program(tmp_path, [from_npm(name), *arguments]), tmp_path / "ledger") as stage:
+        assert await names_of(stage) >= tools
+
+
+async def test_the_fetch_server_lists_its_tool(tmp_path: Path) -> None:
+    """A public server, as it comes; what it fetches stands in the system tests."""
+    async with staged(program(tmp_path, [from_pypi("mcp-server-fetch")]), tmp_path / "ledger") as stage:
+        assert await names_of(stage) == {"fetch"}
+
+
+async def names_of(stage: Stage) -> set[str]:
+    """Return the names of the tools that are really served."""
+    assert stage.provider is not None
+    tools = await stage.provider.list_tools()
+    assert not isinstance(tools, NotSent), tools.message
+    return {tool.name for tool in tools}
 
 
 async def test_the_time_server_tells_the_time(tmp_path: Path) -> None:
     """A public server, as it comes."""
-    async with staged(program(tmp_path, [installed("mcp-server-time")]), tmp_path / "ledger") as stage:
-        assert stage.provider is not None
-        tools = await stage.provider.list_tools()
-        assert not isinstance(tools, NotSent)
-        assert {tool.name for tool in tools} >= {"get_current_time", "convert_time"}
+    async with staged(program(tmp_path, [from_pypi("mcp-server-time")]), tmp_path / "ledger") as stage:
+        assert await names_of(stage) >= {"get_current_time", "convert_time"}
         report = await stage.dispatch(stage.call("get_current_time", {"timezone": "UTC"}))
         assert isinstance(report, Answered)
         assert not report.is_error
@@ -44,7 +68,7 @@ async def test_the_git_server_commits_once(tmp_path: Path) -> None:
     """One call, one commit in a real repository; a wrong argument is caught before it leaves."""
     repository = tmp_path / "repository"
     await anyio.to_thread.run_sync(_make_repository, repository)
-    server = program(tmp_path, [installed("mcp-server-git"), "--repository", str(repository)])
+    server = program(tmp_path, [from_pypi("mcp-server-git"), "--repository", str(repository)])
     async with staged(server, tmp_path / "ledger") as stage:
         assert stage.provider is not None
         call = stage.call("git_commit", {"repo_path": str(repository), "message": "once"})
@@ -92,16 +116,20 @@ async def sdk_server(ledger: Path, *options: str) -> AsyncGenerator[str]:
             process.kill()
 
 
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("options", [(), ("json",)])
 async def test_the_sdks_own_server_is_called_once_for_each_call(
-    tmp_path: Path, options: tuple[str, ...]
+    tmp_path: Path, options: tuple[str, ...], mode: Mode
 ) -> None:
-    """Streams and plain JSON; what it answers is what it did."""
+    """Streams and plain JSON, in both eras; what it answers is what it did."""
     ledger = tmp_path / "ledger"
     async with sdk_server(ledger, *options) as url, staged(HttpServer(url=url), ledger) as stage:
+        assert stage.provider is not None
+        stage.provider._mode = mode
         for n in range(3):
             report = await stage.dispatch(stage.call("count", {"n": n}))
             assert isinstance(report, Answered)
             assert report.result["structuredContent"] == {"result": n + 1}
             assert not report.output_invalid
+            assert ("resultType" in report.result) == (mode == "auto")
     assert ledger.read_text() == "0\n1\n2\n"

@@ -43,6 +43,8 @@ class Web:
     tools: list[JsonValue] = field(
         default_factory=lambda: [{"name": "act", "inputSchema": {"type": "object"}}]
     )
+    bewildered: bool = False
+    """Whether it says of `server/discover`, as older servers do, that there is no session: to nobody's id."""
     requests: list[Request] = field(default_factory=list[Request])
     connections: int = 0
     port: int = 0
@@ -83,11 +85,15 @@ class Web:
             await self.answer(self, stream, request)
         elif request.method == "DELETE" or "id" not in request.body:
             await stream.send(http(202, b""))
+        elif request.rpc == "server/discover" and self.bewildered:
+            error: JsonObject = {"code": -32000, "message": "Bad Request: Server not initialized"}
+            body: JsonObject = {"jsonrpc": "2.0", "error": error, "id": None}
+            await stream.send(http(400, json.dumps(body).encode()))
         else:
             result = self._result(request.rpc)
             headers = {"mcp-session-id": self.session} if self.session else {}
-            error: JsonObject = {"code": -32601, "message": "Method not found"}
-            body: JsonObject = {"error": error} if result is None else {"result": result}
+            error = {"code": -32601, "message": "Method not found"}
+            body = {"error": error} if result is None else {"result": result}
             await stream.send(rpc(request, body, headers=headers))
 
     def _result(self, method: str) -> JsonObject | None:
