@@ -9,9 +9,10 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+PEERS := tests/peers/node_modules/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-.PHONY: help .venv demo test cover check format bench schema clean
+.PHONY: help .venv peers demo test cover check format bench schema clean
 
 help: ## show this list
 	@grep -hE '^[.a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z]+):.*## /\1\t/' | expand -t 12
@@ -28,13 +29,22 @@ $(STAMP): pyproject.toml
 	  echo "The dependencies could not be installed: see pip's message above." >&2; exit 2; }
 	@touch $@
 
+peers: $(PEERS) ## fetch the MCP servers from npm that tests call, where node and npm are there
+
+$(PEERS): tests/peers/package.json tests/peers/package-lock.json
+	@skipped='the tests that call them will be skipped, and fail where CI is set'; \
+	if ! command -v node >/dev/null || ! command -v npm >/dev/null; then \
+	  echo "There is no node or no npm to run MCP servers from npm: $$skipped (Debian: apt-get install nodejs npm)" >&2; \
+	elif npm ci --prefix tests/peers --ignore-scripts --no-audit --no-fund --loglevel=error >&2; then touch $@; \
+	else echo "The MCP servers from npm could not be fetched, see npm's message above: $$skipped" >&2; fi
+
 demo: $(STAMP) ## the whole story in one minute, on real processes
 	$(BIN)/effectd demo
 
-test: $(STAMP) ## all tests, with the slowest named
+test: $(STAMP) $(PEERS) ## all tests, with the slowest named
 	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 $(PYTEST_ARGS)
 
-cover: $(STAMP) ## all tests, with branch coverage
+cover: $(STAMP) $(PEERS) ## all tests, with branch coverage
 	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
 
 check: $(STAMP) ## ruff, mypy, pyright and the architecture
@@ -56,6 +66,6 @@ schema: $(STAMP) ## write docs/protocol.schema.json, and the tables of docs/prot
 	$(BIN)/python -m driver.core.schema page < docs/protocol.md > docs/protocol.md.new
 	mv docs/protocol.md.new docs/protocol.md
 
-clean: ## remove the virtual environment, caches and build results
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* htmlcov dist build
+clean: ## remove the virtual environment, what npm fetched, caches and build results
+	rm -rf .venv tests/peers/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* htmlcov dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -270,6 +270,12 @@ class Sandbox:
             found: Json = (await client.get("/v1/status")).json()
             return found
 
+    async def operation(self, operation_id: str) -> Json:
+        """Return the whole story of an operation as the newest life tells it on its local socket."""
+        async with self._client() as client:
+            found: Json = (await client.get(f"/v1/operations/{operation_id}")).json()
+            return found
+
     async def events_until(self, reached: Callable[[Json], bool]) -> None:
         """Follow the journal on the newest life's local socket, until an event that `reached` accepts."""
         await self.lives[-1].ready()
