@@ -126,7 +126,7 @@ async def test_a_deaf_server_is_replaced_and_only_listened_to(tmp_path: Path) ->
     async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=10) as stage:
         assert stage.provider is not None
         began = anyio.current_time()
-        assert isinstance(await stage.act("deaf", seconds=1, timeout_s=0.1), Silence)
+        assert isinstance(await stage.act("deaf", seconds=2, timeout_s=0.1), Silence)
         assert not stage.provider.ready(stage.call("act", {"mode": "honest"}))
         assert isinstance(await stage.act("honest"), Answered)
         assert anyio.current_time() - began >= PING_S
