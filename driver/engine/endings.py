@@ -8,13 +8,14 @@ import random
 from dataclasses import replace
 
 from driver.core.attempts import Phase, Report
-from driver.core.classify import classify_late
 from driver.core.conclusion import Attempted, conclude, ended
 from driver.core.contracts import Contract
+from driver.core.reports import judge
 from driver.core.retry import Again, Enough, can_be_bettered, decide, forbid
 from driver.engine.history import case, duration_ms, late_success, past, rests
 from driver.engine.machine import Machine
 from driver.engine.outcomes import late_result, outcome
+from driver.engine.withheld import redactor
 from store.events import Draft, EventData, OperationNotExecuted, OperationSucceeded, OperationUnknown
 from store.lifecycle import Effect
 from store.records import OperationId, OperationRecord
@@ -82,9 +83,11 @@ def record_late(
     Between two attempts it may: what has happened is not tried again, and a last word is one.
     """
     record = tx.operation(operation_id)
-    ending = classify_late(report, contract)
+    if record is None:
+        return False
+    ending = judge(report, Phase.ANSWERED, contract, redactor(tx, record, contract), late=True)
     data = late_result(ending, attempt=attempt)
-    if record is None or data is None:
+    if data is None:
         return False
     if not rests(tx, record):
         tx.append(draft(operation_id, data))

@@ -4,7 +4,9 @@ Part of `driver.engine`, pure: imports `driver.core` and `store`'s values.
 """
 
 from driver.core.attempts import NotSent, Phase, Report, Silence
+from driver.core.classify import bounded
 from driver.core.contracts import ToolName
+from driver.core.reports import Redactor
 from store.events import OperationNotExecuted
 
 
@@ -15,9 +17,10 @@ def no_provider(tool: ToolName) -> str:
     )
 
 
-def unsent(refusal: NotSent) -> OperationNotExecuted:
+def unsent(refusal: NotSent, redactor: Redactor | None = None) -> OperationNotExecuted:
     """Return the word of an attempt, or the receipt of an operation, that was refused before it left."""
-    return OperationNotExecuted(reason=refusal.reason, message=refusal.message or None)
+    message = refusal.message if redactor is None else redactor.message(refusal.message)
+    return OperationNotExecuted(reason=refusal.reason, message=bounded(message) or None)
 
 
 def abandoned(phase: Phase) -> Report:
