@@ -111,7 +111,11 @@ def _mcp_settings(name: str, table: McpProviderTable, config: Config) -> McpSett
     else:
         assert table.argv is not None, "the configuration has one of argv and url"
         server = StdioServer(
-            argv=table.argv, cwd=table.cwd or config.work_dir, env=table.env, env_files=table.env_files
+            argv=table.argv,
+            cwd=table.cwd or config.work_dir,
+            env=table.env,
+            env_files=table.env_files,
+            log_stderr=not any(tool.redact for tool in table.tools.values()),
         )
     return McpSettings(
         name=name,

@@ -53,7 +53,7 @@ _SHARED_MAX: Final = 8
 
 
 class Scrubber:
-    """Knows what must not come back, for one answer: its budget of steps is used up once."""
+    """Knows what must not come back, for one answer after the other: each has a budget of steps."""
 
     def __init__(self, withheld: Iterable[JsonValue]) -> None:
         self._steps = STEPS_MAX
@@ -70,6 +70,10 @@ class Scrubber:
 
     def __bool__(self) -> bool:
         return bool(self._windows or self._wholes or self._shorts)
+
+    def renew(self) -> None:
+        """Begin another answer, with a whole budget."""
+        self._steps = STEPS_MAX
 
     def value(self, value: JsonValue) -> JsonValue:
         """Return `value` with every quote in it replaced: in texts, in keys, and where a number is one.

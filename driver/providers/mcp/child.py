@@ -1,7 +1,7 @@
 """A server's process: started with a scrubbed environment, ended with everything that it started.
 
-Part of `driver.providers.mcp`; imports its `settings`, and `driver.providers.environment`. Nothing here knows
-what goes through the pipes.
+Part of `driver.providers.mcp`; imports its `settings`, `driver.providers.environment`, and `driver.core` for
+what a log must not show. Nothing here knows what goes through the pipes.
 
 Theory of operation
 -------------------
@@ -28,6 +28,7 @@ import anyio
 import structlog
 from anyio.abc import Process
 
+from driver.core.scrubbing import WHOLE_MIN, Scrubber
 from driver.providers.environment import EnvironmentFileUnusable, environment
 from driver.providers.mcp.settings import StdioServer
 
@@ -64,17 +65,19 @@ class _Launch:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
+    secrets: tuple[str, ...]
+    """The values of its environment that a log must not show."""
 
 
 class Child:
     """A running server. Use `start`; whoever starts one closes it, in the same task."""
 
-    def __init__(self, provider: str, process: Process, stdin: int, stdout: int, stderr: int) -> None:
+    def __init__(self, provider: str, process: Process, pipes: tuple[int, int, int], told: "_Told") -> None:
         self._provider = provider
         self._process = process
-        self._stdin: int | None = stdin
-        self._stdout = stdout
-        self._stderr = stderr
+        self._stdin: int | None
+        self._stdin, self._stdout, self._stderr = pipes
+        self._told = told
 
     @classmethod
     async def start(cls, provider: str, server: StdioServer) -> Self:
@@ -105,7 +108,7 @@ class Child:
             raise
         finally:
             _close_all(theirs)
-        return cls(provider, process, *ours)
+        return cls(provider, process, ours, _Told(server, launch.secrets))
 
     @property
     def pid(self) -> int:
@@ -142,14 +145,16 @@ class Child:
         return await _receive(self._stdout)
 
     async def log_stderr(self) -> None:
-        """Drain stderr to its end, so that the server never blocks on it; each line is a debug event, cut."""
+        """Drain stderr to its end, so that the server never blocks on it; each line is a debug event, cut.
+
+        It shows no value of the environment, and nothing at all where calls of this server hold secrets.
+        """
         rest = b""
         while chunk := await _receive(self._stderr):
             *lines, rest = (rest + chunk).split(b"\n")
             rest = rest[-STDERR_LINE_BYTES_MAX:]
             for line in lines:
-                text = line[:STDERR_LINE_BYTES_MAX].decode("utf-8", "backslashreplace")
-                log.debug("server_stderr", provider=self._provider, pid=self.pid, text=text)
+                log.debug("server_stderr", provider=self._provider, pid=self.pid, text=self._told.text(line))
 
     async def close(self, *, politely: bool) -> None:
         """End the server and all of its group: close stdin, then SIGTERM, then SIGKILL. At most 6 s.
@@ -216,7 +221,26 @@ def _prepare(provider: str, server: StdioServer) -> _Launch:
     argv = (program, *server.argv[1:])
     if Path(_SETPRIV).exists():
         argv = (_SETPRIV, "--pdeathsig", "KILL", "--", *argv)
-    return _Launch(argv=argv, env=env, cwd=server.cwd)
+    # what is short, and stands in the configuration itself, is a switch
+    values = (value for value in server.env.values() if len(value) >= WHOLE_MIN)
+    secrets = (*values, *(env[name] for name in server.env_files))
+    return _Launch(argv=argv, env=env, cwd=server.cwd, secrets=secrets)
+
+
+class _Told:
+    """What a log may show of a server's own lines."""
+
+    def __init__(self, server: StdioServer, secrets: tuple[str, ...]) -> None:
+        self._scrubber = Scrubber(secrets) if server.log_stderr else None
+
+    def text(self, line: bytes) -> str:
+        """Return the line's text, or how long it is."""
+        if self._scrubber is None:
+            return f"{len(line)} bytes"
+        self._scrubber.renew()
+        # before it is cut: a value that the cut goes through would not be found
+        whole = self._scrubber.text(line.decode("utf-8", "backslashreplace"))
+        return whole[:STDERR_LINE_BYTES_MAX]
 
 
 def _absolute(program: str, cwd: Path) -> str:

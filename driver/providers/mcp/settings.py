@@ -31,13 +31,15 @@ class StdioServer:
     """A server that is started as a child process.
 
     `env` is added to the scrubbed environment; each of `env_files` names a file that is read at every start,
-    and whose content (without one trailing newline) becomes the variable.
+    and whose content (without one trailing newline) becomes the variable. `log_stderr` is false where a
+    tool's contract withholds something: servers print what they are called with.
     """
 
     argv: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     env_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    log_stderr: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

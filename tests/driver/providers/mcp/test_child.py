@@ -1,16 +1,20 @@
 """A server's process: what it is given, what it takes with it, and what ends it."""
 
+import json
 import os
 import signal
 import sys
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 
 import anyio
 import pytest
 
 from driver.core.attempts import Answered, NotSent, Silence
+from driver.log import configure
 from driver.providers.environment import INHERITED
+from driver.providers.mcp.child import Child
 from driver.providers.mcp.settings import StdioServer
 from store.records import JsonObject
 from tests.driver.providers.mcp.stage import Stage, gone, is_running, program, staged, stdio
@@ -42,6 +46,34 @@ async def structured(stage: Stage, mode: str) -> JsonObject:
 
 
 # ------------------------------------------------------------------ what it is given
+
+
+@pytest.mark.parametrize(
+    ("log_stderr", "text"),
+    [(True, "begin [redacted] and [redacted], MODE=test"), (False, "51 bytes")],
+    ids=["shown", "withheld"],
+)
+async def test_the_log_shows_no_value_of_the_environment(
+    tmp_path: Path, *, log_stderr: bool, text: str
+) -> None:
+    """Servers print what they are given; where their calls hold secrets, only how much they print is told."""
+    configure("debug", "json", stream := StringIO())
+    (tmp_path / "token").write_text("s3cret-of-a-file")
+    server = StdioServer(
+        argv=("sh", "-c", "echo begin $TOKEN and $CANARY, MODE=$MODE >&2"),
+        cwd=tmp_path,
+        env={"CANARY": "canary-in-env", "MODE": "test"},
+        env_files={"TOKEN": tmp_path / "token"},
+        log_stderr=log_stderr,
+    )
+    child = await Child.start("x", server)
+    try:
+        with anyio.fail_after(30):
+            await child.log_stderr()
+    finally:
+        await child.close(politely=True)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["text"] for line in lines if line["event"] == "server_stderr"] == [text]
 
 
 async def test_a_child_gets_a_scrubbed_environment_and_what_is_configured(
