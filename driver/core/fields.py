@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from driver.core.identity import COMPENSATION_PREFIX, ID_PATTERN
+from driver.core.identity import COMPENSATION_PREFIX, ID_PATTERN, OPERATION_ID_PATTERN
 from store.records import (
     BootId,
     Chain,
@@ -98,7 +98,7 @@ ChainField = Annotated[Chain, Strict(), Field(pattern=HEX32_PATTERN)]
 RunIdField = Annotated[RunId, Strict(), Field(pattern=ID_PATTERN)]
 CommandIdField = Annotated[CommandId, Strict(), Field(pattern=ID_PATTERN)]
 PlaneCommandIdField = Annotated[CommandId, Strict(), Field(pattern=ID_PATTERN), AfterValidator(_is_planes)]
-OperationIdField = Annotated[OperationId, Strict(), Field(pattern=ID_PATTERN)]
+OperationIdField = Annotated[OperationId, Strict(), Field(pattern=OPERATION_ID_PATTERN)]
 TimestampField = Annotated[Timestamp, Strict(), Field(pattern=TIMESTAMP_PATTERN)]
 
 T = TypeVar("T")

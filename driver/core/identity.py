@@ -14,6 +14,8 @@ from store.records import CommandId, Digest, JsonObject, JsonValue, OperationId,
 
 ID_PATTERN: Final = "^[A-Za-z0-9._:-]{1,128}$"
 """A `command_id` or `run_id`, as a regular expression that JSON Schema and Python read alike."""
+OPERATION_ID_PATTERN: Final = "^op_[0-9a-f]{32}$"
+"""What `operation_id` returns, as a regular expression."""
 COMPENSATION_PREFIX: Final = "compensate:"
 """Begins the daemon's own command ids, and therefore nobody else's."""
 

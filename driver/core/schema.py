@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from driver.core.commands import COMMAND_TYPES
 from driver.core.fields import HEX32_PATTERN, TIMESTAMP_PATTERN
 from driver.core.frames import DAEMON_FRAMES, PLANE_FRAMES, Frame
-from driver.core.identity import ID_PATTERN
+from driver.core.identity import ID_PATTERN, OPERATION_ID_PATTERN
 from store import records
 from store.events import EVENT_TYPES, EventData
 
@@ -34,7 +34,7 @@ _NAMED: Final[Mapping[object, Schema]] = MappingProxyType(
         records.Chain: {"type": "string", "pattern": HEX32_PATTERN},
         records.Digest: {"type": "string", "pattern": "^[0-9a-f]{64}$"},
         records.RunId: {"type": "string", "pattern": ID_PATTERN},
-        records.OperationId: {"type": "string", "pattern": "^op_[0-9a-f]{32}$"},
+        records.OperationId: {"type": "string", "pattern": OPERATION_ID_PATTERN},
         records.Timestamp: {"type": "string", "pattern": TIMESTAMP_PATTERN},
         records.JsonObject: {"type": "object"},
         records.JsonValue: {},
