@@ -12,7 +12,7 @@ while the daemon ran, and the restart reads what is true; 71 no room to copy a j
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
@@ -43,7 +43,7 @@ from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
 from driver.providers.protocol import Provider
-from store.errors import JournalFailed, NoRoomForGeneration
+from store.errors import FolderUnusable, JournalFailed, NoRoomForGeneration
 from store.events import DriverStarted, DriverStopping
 from store.journal import Journal, open_journal
 from store.records import BootId, OperationId, timestamp
@@ -100,10 +100,12 @@ def _run(config: Config, point: faults.KillPoint | None) -> None:
 async def _serve(config: Config, point: faults.KillPoint | None) -> None:
     boundary = faults.boundary(point)
     boot_id = BootId(uuid4().hex)
-    async with open_journal(
-        assembly.journal_settings(config), clock=_now, new_id=lambda: uuid4().hex, boundary=boundary
-    ) as journal:
-        await Daemon(config, journal, boot_id, boundary, point).run()
+    # before anything is opened: a signal in the middle of the start is heeded once the start is whole
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with open_journal(
+            assembly.journal_settings(config), clock=_now, new_id=lambda: uuid4().hex, boundary=boundary
+        ) as journal:
+            await Daemon(config, journal, boot_id, boundary, point).run(signals)
 
 
 def _now() -> datetime:
@@ -148,8 +150,8 @@ class Daemon:
         )
         self._link = self._control_link()
 
-    async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then drain. Returns when everything that was started has ended."""
+    async def run(self, signals: AsyncIterator[signal.Signals]) -> None:
+        """Serve until one of `signals`, then drain. Returns when everything that was started has ended."""
         self._posture.fence, journal_id = await self.journal.read(lambda view: (view.fence, view.journal_id))
         if self._link is None:
             # nobody else will hold these events: what is committed counts as acknowledged
@@ -157,18 +159,17 @@ class Daemon:
             self.journal.subscribe(lambda events: watermark.move(journal_id, events[-1].seq))
         async with anyio.create_task_group() as tasks:
             await tasks.start(serve_local, self, LocalSettings(runtime_dir=self._config.driver.runtime_dir))
-            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                await self._start(tasks)
-                async for number in signals:
-                    await self._stop(signal.Signals(number).name)
-                    break
+            await self._start(tasks)
+            async for number in signals:
+                await self._stop(number.name)
+                break
             tasks.cancel_scope.cancel()
 
     async def _start(self, tasks: anyio.abc.TaskGroup) -> None:
+        self._make_work_dir()
         started = DriverStarted(software=self._identity.software)
         await self.journal.transact(lambda tx: announce(tx, started))
         recovered = await recover(self.journal, self._terms, self._machine, self._boundary)
-        self._config.work_dir.mkdir(mode=0o700, exist_ok=True)
         for provider in self._providers.values():
             await tasks.start(provider.run)
         await tasks.start(self._dispatcher.run)
@@ -185,6 +186,13 @@ class Daemon:
             control=self._link is not None,
         )
         notify.notify("READY=1")
+
+    def _make_work_dir(self) -> None:
+        """Make the folder that providers run in, before anything is recorded."""
+        try:
+            self._config.work_dir.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise FolderUnusable(self._config.work_dir, error) from error
 
     async def _stop(self, reason: str) -> None:
         """Drain within the bound; what was not delivered stays in the journal for the next start."""

@@ -394,3 +394,15 @@ async def test_a_journal_copied_without_its_wal_is_refused(zygote: Zygote) -> No
         await plane.redeliver("cmd-1")
         assert await life.stop() == 0
         await must_hold(made)
+
+
+async def test_a_work_folder_that_is_none_is_refused(zygote: Zygote) -> None:
+    """Exit code 2 and a word about the path, before anything is recorded."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        await one_call(made)
+        shutil.rmtree(made.state / "work")
+        (made.state / "work").touch()
+        life = made.start()
+        assert await life.exit_code() == 2, life.text[-2000:]
+        assert str(made.state / "work") in life.text.splitlines()[-1]
+        assert len(plane.hellos) == 1

@@ -1,5 +1,7 @@
 """How the daemon starts, stops, and shares its folder with nobody."""
 
+import signal
+
 import anyio
 import pytest
 
@@ -125,3 +127,13 @@ async def test_alone_it_recovers_what_it_had_accepted(zygote: Zygote) -> None:
         assert await life.stop() == 0
         await must_hold(made)
         assert len(made.effects()) == 2
+
+
+async def test_a_sigterm_in_the_middle_of_the_start_ends_in_a_clean_stop(zygote: Zygote) -> None:
+    """From the moment that the journal is open a signal is heeded, and never just the end of the process."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        life = made.start()
+        await life.logged("local_api_listening")
+        life.send(signal.SIGTERM)
+        assert await life.exit_code() == 0
+        await must_hold(made)
