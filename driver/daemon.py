@@ -26,10 +26,11 @@ from driver import assembly, faults, notify
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
+from driver.core.answers import Submission
 from driver.core.attempts import Report
 from driver.core.groups import innermost
 from driver.engine.announcements import announce
-from driver.engine.desk import ControlDesk, Identity
+from driver.engine.desk import ControlDesk, Identity, LocalDesk
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
 from driver.engine.machine import machine
@@ -46,7 +47,7 @@ from driver.providers.protocol import Provider
 from store.errors import FolderUnusable, JournalFailed, NoRoomForGeneration
 from store.events import DriverStarted, DriverStopping
 from store.journal import Journal, open_journal
-from store.records import BootId, OperationId, timestamp
+from store.records import BootId, JsonObject, OperationId, RunId, timestamp
 
 EXIT_STOPPED: Final = 0
 EXIT_REFUSED: Final = 2
@@ -148,6 +149,17 @@ class Daemon:
             machine=self._machine,
             boundary=boundary,
         )
+        self._intake = Intake(
+            journal=journal,
+            dispatcher=self._dispatcher,
+            providers=self._providers,
+            terms=self._terms,
+            posture=self._posture,
+            limits=assembly.limits(config),
+            scope=config.scope,
+            boundary=boundary,
+        )
+        self._desk = LocalDesk(journal=journal, intake=self._intake, posture=self._posture)
         self._link = self._control_link()
 
     async def run(self, signals: AsyncIterator[signal.Signals]) -> None:
@@ -218,6 +230,10 @@ class Daemon:
             else (f"kill_at={self._point.name}:{self._point.passing}",),
         )
 
+    async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
+        """Record and do a command that was given on this machine."""
+        return await self._desk.submit(kind, run_id, data)
+
     async def ailment(self) -> str | None:
         """Return None while the journal can commit within `HEALTH_S`, else what is wrong."""
         with anyio.move_on_after(HEALTH_S):
@@ -232,19 +248,9 @@ class Daemon:
         control = self._config.control
         if control is None:
             return None
-        intake = Intake(
-            journal=self.journal,
-            dispatcher=self._dispatcher,
-            providers=self._providers,
-            terms=self._terms,
-            posture=self._posture,
-            limits=assembly.limits(self._config),
-            scope=self._config.scope,
-            boundary=self._boundary,
-        )
         desk = ControlDesk(
             journal=self.journal,
-            intake=intake,
+            intake=self._intake,
             dispatcher=self._dispatcher,
             posture=self._posture,
             identity=self._identity,

@@ -22,7 +22,7 @@ from typing import Final, Self, TypeVar
 
 import click
 import httpx2
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from driver.cli.failures import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE
 from driver.cli.plain import plain
@@ -125,6 +125,15 @@ class LocalClient:
     def read(self, model: type[R], path: str, parameters: Parameters | None = None) -> R:
         """Return a read's answer as `model`."""
         return self.parse(model, self.get(path, parameters))
+
+    def post(self, path: str, body: Mapping[str, JsonValue]) -> bytes:
+        """Return the body of a write's answer, as it came. Members of `body` that are None are left out."""
+        self.knock()
+        with self._mapped():
+            given = {name: value for name, value in body.items() if value is not None}
+            response = self._http.post(path, json=given)
+            self._refuse_unless_good(response)
+            return response.content
 
     def parse(self, model: type[R], text: bytes | str) -> R:
         """Return JSON text of the daemon as `model`."""

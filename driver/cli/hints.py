@@ -41,6 +41,16 @@ HINTS: Final = (
         ),
     ),
     Hint(
+        applies=lambda operation: operation.state is State.AWAITING_APPROVAL,
+        command="effectd approve {operation_id}",
+        advice="let it run, once, exactly as it was asked",
+    ),
+    Hint(
+        applies=lambda operation: operation.state is State.AWAITING_APPROVAL,
+        command="effectd deny {operation_id}",
+        advice="end it: nothing is sent",
+    ),
+    Hint(
         applies=lambda operation: operation.state in OPEN,
         command="effectd tail --follow",
         advice="watch what becomes of it",

@@ -26,6 +26,8 @@ COMMANDS: Final = {
     "ops": ("driver.cli.ops:ops", "Operations; with --unsettled, what may have happened and nobody knows."),
     "show": ("driver.cli.ops:show", "The whole story of one operation."),
     "runs": ("driver.cli.ops:runs", "Runs, and how much of each is unsettled."),
+    "approve": ("driver.cli.decisions:approve", "Let an operation run that waits for approval."),
+    "deny": ("driver.cli.decisions:deny", "End an operation that waits for approval."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
     "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),
     "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),

@@ -108,7 +108,7 @@ def ops(
 def show(config_file: Path, wanted: str, *, as_json: bool) -> None:
     """Tell the whole story of one operation. ID is its own, or that of its command."""
     with doors.inspect(config_file) as client:
-        operation_id = wanted if wanted.startswith(OPERATION_ID_PREFIX) else _operation_of(client, wanted)
+        operation_id = operation_of(client, wanted)
         text = client.get(f"/v1/operations/{quote(operation_id, safe='')}")
         if as_json:
             write_json(json.loads(text))
@@ -117,7 +117,14 @@ def show(config_file: Path, wanted: str, *, as_json: bool) -> None:
     write(story_lines(told, datetime.now(UTC), doors.flags(config_file)))
 
 
-def _operation_of(client: LocalClient, command_id: str) -> str:
+def operation_of(client: LocalClient, wanted: str) -> str:
+    """Return the id of an operation that was named by it, or by the id of its command.
+
+    Raises `NoOperation`, and what the client raises.
+    """
+    if wanted.startswith(OPERATION_ID_PREFIX):
+        return wanted
+    command_id = wanted
     command = client.read(CommandReply, f"/v1/commands/{quote(command_id, safe='')}")
     if command.operation_id is None:
         raise NoOperation(command_id, command)

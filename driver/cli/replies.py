@@ -153,17 +153,39 @@ class Evidence(Reply):
     actor: str | None
 
 
+class Approval(Reply):
+    """One request for a person's approval, and what was decided."""
+
+    approval_id: str
+    requested_at: datetime
+    expires_at: datetime
+    decision: str | None
+    approver: str | None
+    label: str | None
+    reason: str | None
+    decided_at: datetime | None
+
+
+class DecisionReply(Reply):
+    """`POST /v1/operations/{id}/approve`."""
+
+    command_id: str
+    operation_id: str
+
+
 class Story(Operation):
     """An operation alone."""
 
     args_digest: str
     arguments: JsonValue
+    """None once they were erased: every call has some."""
     result: JsonValue
     command: Command | None = None
     deliveries: tuple[Delivery, ...]
     attempts: tuple[Attempt, ...]
     evidence: tuple[Evidence, ...]
     events: tuple[int, ...]
+    approvals: tuple[Approval, ...] = ()
     parent_operation_id: str | None = None
 
 

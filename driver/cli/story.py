@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from rich.console import RenderableType
 
 from driver.cli import words
-from driver.cli.replies import Attempt, Evidence, Story
+from driver.cli.replies import Approval, Attempt, Evidence, Story
 from driver.cli.views import hint_lines, labelled, line, operation_lines, value_text
 from store.lifecycle import ENDED, Effect
 
@@ -57,6 +57,10 @@ def _moments(told: Story) -> Iterator[Moment]:
         yield Moment(at=attempt.started_at, rank=2, text=_started(attempt))
         if attempt.ended_at is not None:
             yield Moment(at=attempt.ended_at, rank=3, text=_ended(attempt))
+    for request in told.approvals:
+        yield Moment(at=request.requested_at, rank=1, text=_asked(request))
+        if request.decided_at is not None:
+            yield Moment(at=request.decided_at, rank=1, text=_decided(request))
     for item in told.evidence:
         yield Moment(at=item.at, rank=4, text=_learned(item))
     if told.ended_at is not None and told.state in ENDED:
@@ -70,6 +74,18 @@ def _accepted(told: Story) -> str:
     seq = "" if command.accepted_seq is None else f" (event {command.accepted_seq})"
     expiry = "" if command.expires_at is None else f", to be dispatched by {words.moment(command.expires_at)}"
     return f"command {told.command_id} accepted{seq}{expiry}"
+
+
+def _asked(request: Approval) -> str:
+    until = words.moment(request.expires_at)
+    return f"approval {request.approval_id} asked for, to be decided by {until}"
+
+
+def _decided(request: Approval) -> str:
+    word = {"grant": "granted", "deny": "denied"}.get(request.decision or "", request.decision)
+    label = "" if request.label is None else f" ({request.label})"
+    why = "" if request.reason is None else f": {request.reason}"
+    return f"approval {request.approval_id} {word} by {request.approver}{label}{why}"
 
 
 def _started(attempt: Attempt) -> str:

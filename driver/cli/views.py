@@ -107,6 +107,9 @@ def status_lines(found: Status, now: datetime) -> Iterator[RenderableType]:
     if found.fault_injection:
         yield labelled("FAULT DRILL", (", ".join(found.fault_injection), "bold red"))
     yield labelled("unsettled", _unsettled(found))
+    if waiting := found.counts.get(State.AWAITING_APPROVAL, 0):
+        text = f"{waiting} wait for a person: see 'effectd ops --state {State.AWAITING_APPROVAL}'"
+        yield labelled("approvals", (text, "bold yellow"))
     yield labelled("link", _link(found, now))
     counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
     yield labelled("operations", counts or "none")

@@ -46,7 +46,7 @@ _STATES: Final[Mapping[State, str]] = MappingProxyType(
     {
         State.ACCEPTED: "waits to run",
         State.AWAITING_APPROVAL: "waits for a person's approval",
-        State.STARTED: "runs now",
+        State.STARTED: "runs now, or rests between two attempts",
         State.SUCCEEDED: "the provider answered that it did it",
         State.FAILED: "the provider answered with a failure",
         State.NOT_EXECUTED: "never left this machine",

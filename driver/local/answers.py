@@ -6,6 +6,7 @@ and no odd string can break it.
 
 import json
 from collections.abc import Iterable
+from http import HTTPStatus
 
 from starlette.responses import Response
 
@@ -20,6 +21,11 @@ def encoded(value: JsonValue) -> bytes:
 def json_answer(value: JsonValue) -> Response:
     """Return `value` as a 200."""
     return text_answer(encoded(value))
+
+
+def accepted_answer(value: JsonValue) -> Response:
+    """Return `value` as a 202: what was asked is recorded, and done or under way."""
+    return Response(encoded(value), HTTPStatus.ACCEPTED, media_type="application/json")
 
 
 def text_answer(text: bytes) -> Response:

@@ -30,8 +30,8 @@ class Peer:
 
     @property
     def actor(self) -> str:
-        """The peer as the journal names it: `uid:1000`."""
-        return f"uid:{self.uid}"
+        """The peer as the journal names it: `operator:1000`."""
+        return f"operator:{self.uid}"
 
 
 def credentials(connection: socket.socket) -> Peer:

@@ -50,7 +50,14 @@ class Story:
     """Its receipt, and its events of a kind in `TELLING`."""
 
 
-TELLING: Final = frozenset({"operation.probed", "operation.compensated"})
+TELLING: Final = frozenset(
+    {
+        "operation.approval_requested",
+        "operation.approval_decided",
+        "operation.probed",
+        "operation.compensated",
+    }
+)
 """Kinds whose data no record of the journal holds."""
 
 
@@ -135,6 +142,7 @@ def story(told: Story) -> bytes:
         "attempts": [attempt(record) for record in told.attempts],
         "evidence": [evidence(record) for record in told.evidence],
         "events": list(told.seqs),
+        "approvals": approvals(told.telling),
         "probes": [
             {"seq": event.seq, "at": event.at, **data}
             for event, data in datas
@@ -146,6 +154,23 @@ def story(told: Story) -> bytes:
     }
     head = json.dumps(members, separators=(",", ":"), allow_nan=False).encode("ascii")
     return head[:-1] + b',"result":' + (told.result or b"null") + b"}"
+
+
+def approvals(telling: Iterable[StoredEvent]) -> list[JsonValue]:
+    """Return what a person was asked about an operation, oldest first, and what was decided."""
+    found: dict[JsonValue, JsonObject] = {}
+    for event in telling:
+        data = _data(event) or {}
+        if event.kind == "operation.approval_requested":
+            names = ("approval_id", "args_digest", "definition_digest", "expires_at")
+            undecided = dict.fromkeys(("decision", "approver", "label", "reason", "decided_at"))
+            asked = {name: data.get(name) for name in names}
+            found[data["approval_id"]] = {**asked, "requested_at": event.at, **undecided}
+        elif event.kind == "operation.approval_decided":
+            names = ("decision", "approver", "label", "reason")
+            decided = {name: data.get(name) for name in names}
+            found[data["approval_id"]] |= {**decided, "decided_at": event.at}
+    return [*found.values()]
 
 
 def command(record: CommandRecord) -> JsonObject:

@@ -1,14 +1,15 @@
 """What the local API needs from the rest of the daemon: the one seam between them.
 
-Part of `driver.local`; imports only `store`. The composition root implements `Sources`; tests implement it
-over a real journal.
+Part of `driver.local`; imports only `driver.core` and `store`. The composition root implements `Sources`;
+tests implement it over a real journal.
 """
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from driver.core.answers import Submission
 from store.journal import Journal
-from store.records import BootId, Timestamp
+from store.records import BootId, JsonObject, RunId, Timestamp
 
 DriverState = Literal["starting", "ready", "draining", "fenced"]
 
@@ -52,6 +53,10 @@ class Sources(Protocol):
 
     def status(self) -> StatusFacts:
         """Return what is true now. Never blocks."""
+        ...
+
+    async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
+        """Record and do a command that was given here; return what became of it, once that is fsynced."""
         ...
 
     async def ailment(self) -> str | None:

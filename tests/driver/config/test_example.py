@@ -54,7 +54,6 @@ def test_exactly_what_is_not_built_is_refused() -> None:
         "[providers.later.tools.create_issue] redact",
         "[providers.later.tools.create_issue.compensate]",
         "[providers.later.tools.create_issue.probe]",
-        "[providers.later.tools.merge] approval",
         "[providers.shell] kind",
     ]
 

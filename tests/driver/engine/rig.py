@@ -21,7 +21,7 @@ from driver.core.contracts import Contract, Contracts, ToolName
 from driver.core.frames import CommandFrame
 from driver.core.identity import definition_digest
 from driver.core.retry import MachineClock
-from driver.engine.desk import ControlDesk, Identity
+from driver.engine.desk import ControlDesk, Identity, LocalDesk
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
 from driver.engine.posture import Limits, Posture
@@ -139,6 +139,7 @@ class Rig:
     dispatcher: Dispatcher
     intake: Intake
     desk: ControlDesk
+    local: LocalDesk
     clock: Clock
     recovered: Recovered
 
@@ -334,4 +335,7 @@ def _build(
     desk = ControlDesk(
         journal=journal, intake=intake, dispatcher=dispatcher, posture=posture, identity=identity
     )
-    return Rig(journal, provider, posture, dispatcher, intake, desk, clock, Recovered(waiting=(), unknown=0))
+    local = LocalDesk(journal=journal, intake=intake, posture=posture)
+    return Rig(
+        journal, provider, posture, dispatcher, intake, desk, local, clock, Recovered(waiting=(), unknown=0)
+    )

@@ -48,6 +48,7 @@ ALONE = [
     "attempts",
     "evidence",
     "events",
+    "approvals",
     "probes",
     "compensation",
     "parent_operation_id",

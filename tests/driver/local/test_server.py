@@ -172,7 +172,7 @@ async def test_the_peer_is_who_the_kernel_says() -> None:
     with ours, theirs:
         peer = credentials(ours)
     assert (peer.pid, peer.uid) == (os.getpid(), os.geteuid())
-    assert peer.actor == f"uid:{os.geteuid()}"
+    assert peer.actor == f"operator:{os.geteuid()}"
 
 
 async def test_200_idle_connections_do_not_delay_a_read(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ async def test_a_sound_journal_is_ok(tmp_path: Path) -> None:
     assert progress
     assert all(line["type"] == "progress" for line in progress)
     asked = [entry for entry in logs if entry["event"] == "verify_requested"]
-    assert [entry["actor"].startswith("uid:") for entry in asked] == [True]
+    assert [entry["actor"].startswith("operator:") for entry in asked] == [True]
 
 
 async def test_commits_go_on_meanwhile(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from uuid import uuid4
 import anyio
 import httpx2
 
+from driver.core.answers import Submission
+from driver.engine.desk import LocalDesk
 from driver.local.server import serve_local
 from driver.local.settings import LocalLimits, LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
@@ -28,6 +30,7 @@ from store.records import (
     BootId,
     CommandId,
     Digest,
+    JsonObject,
     JsonValue,
     OperationId,
     Origin,
@@ -64,9 +67,14 @@ class World:
     runtime_dir: Path
     facts: StatusFacts = READY
     ill: str | None = None
+    desk: LocalDesk | None = None
 
     def status(self) -> StatusFacts:
         return self.facts
+
+    async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
+        assert self.desk is not None, "nobody takes commands in this world"
+        return await self.desk.submit(kind, run_id, data)
 
     async def ailment(self) -> str | None:
         return self.ill

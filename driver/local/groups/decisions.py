@@ -1,0 +1,79 @@
+"""`POST /v1/operations/{id}/approve`: a person's decision about one request.
+
+Part of `driver.local.groups`. Who decides is the uid that the kernel names; a name in the request is a label
+beside it.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from http import HTTPStatus
+from typing import Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from driver.core.commands import ApproveData
+from driver.core.fields import Name, Note
+from driver.local import shapes
+from driver.local.answers import accepted_answer
+from driver.local.bodies import Body, parse_body
+from driver.local.errors import Code, Problem, not_found
+from driver.local.peers import label_of, peer_of
+from driver.local.queries import NoQuery, parse_query
+from driver.local.service import Service
+from store.records import JsonObject, OperationId, OperationRecord, StoredEvent
+from store.view import View
+
+
+class Decision(Body):
+    """What is decided, and about which request: the newest one, unless it is named."""
+
+    decision: Literal["grant", "deny"] = "grant"
+    approval_id: Name | None = None
+    reason: Note | None = None
+    label: Name | None = None
+
+
+def routes(service: Service) -> list[Route]:
+    """Return the routes of this group."""
+    return [Route("/v1/operations/{operation_id}/approve", partial(_approve, service), methods=["POST"])]
+
+
+async def _approve(service: Service, request: Request) -> Response:
+    parse_query(NoQuery, request)
+    body = await parse_body(Decision, request, service.limits)
+    wanted = OperationId(request.path_params["operation_id"])
+    operation, newest = await service.read(lambda view: _asked(view, wanted))
+    if operation is None:
+        raise not_found(Code.OPERATION_NOT_FOUND, "operation", wanted)
+    approval_id = body.approval_id or newest
+    if approval_id is None:
+        detail = f"the operation is {operation.state}, and nobody was asked to approve it"
+        raise Problem(HTTPStatus.CONFLICT, Code.NOT_AWAITING_APPROVAL, detail)
+    peer = peer_of(request)
+    data: JsonObject = {
+        "operation_id": wanted,
+        "approval_id": approval_id,
+        "decision": body.decision,
+        "approver": peer.actor,
+        "reason": body.reason,
+        "label": body.label or await label_of(peer),
+    }
+    command_id = await service.submit(ApproveData.KIND, operation.run_id, data)
+    return accepted_answer({"command_id": command_id, "operation_id": wanted, "approval_id": approval_id})
+
+
+def _asked(view: View, wanted: OperationId) -> tuple[OperationRecord | None, str | None]:
+    """Return the operation, and the newest request about it."""
+    operation = view.operation(wanted)
+    requests = shapes.approvals(() if operation is None else _telling(view, wanted))
+    newest = requests[-1] if requests else None
+    return operation, str(newest["approval_id"]) if isinstance(newest, dict) else None
+
+
+def _telling(view: View, wanted: OperationId) -> Iterator[StoredEvent]:
+    for seq in view.operation_events(wanted):
+        event = view.event(seq)
+        if event is not None and event.kind in shapes.TELLING:
+            yield event
