@@ -136,7 +136,9 @@ async def test_deliveries_share_commits_and_do_not_hold_up_the_reader(tmp_path: 
 async def test_a_desk_that_is_behind_stops_the_reader(tmp_path: Path) -> None:
     """Commands beyond a bound wait in the plane's socket, not in this process's memory; none is lost."""
     count = WAITING_MAX + 200
-    async with serving(write_limit=2**12) as plane, linked(tmp_path, plane.url) as daemon:
+    # pongs wait in the socket, too: a patient link, so that a busy machine does not make it look dead
+    patient = dead_after(60)
+    async with serving(write_limit=2**12) as plane, linked(tmp_path, plane.url, settings=patient) as daemon:
         wire = await first_contact(daemon, plane, window=1_024)
         daemon.desk.gate = anyio.Event()
 
