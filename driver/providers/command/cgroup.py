@@ -39,9 +39,8 @@ def delegated() -> Path | None:
     return None
 
 
-def make(parent: Path, name: str) -> Path | None:
-    """Return a new cgroup that can be killed at once; None where the kernel does not let us."""
-    group = parent / name
+def make(group: Path) -> Path | None:
+    """Return the new cgroup, if it can be made and killed as a whole; None where the kernel forbids."""
     try:
         group.mkdir()
     except OSError:

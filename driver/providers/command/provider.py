@@ -7,6 +7,7 @@ task itself is cancelled, which means that the daemon gives up without an outcom
 shims, each until its own deadline, and the next life of the daemon readopts them.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -187,7 +188,7 @@ class CommandProvider:
         tether = Tether(place, control)
         started = place.started()
         # without that record it is just ending, unreleased, or it is just being released: see `postponed`
-        tether.deadline = started.deadline if started is not None else anyio.current_time()
+        tether.deadline = started.deadline if started is not None else time.monotonic()
         return tether
 
     # ------------------------------------------------------------ one attempt

@@ -25,16 +25,19 @@ def spawn(place: Place, launch: Launch, call: ToolCall, zygote: Zygote, parent: 
 
     Raises `AttemptExists`, and `Refused` where the machine cannot start it; nothing was executed then.
     """
-    group = cgroup.make(parent, _group_name(place)) if parent else None
+    wanted = None if parent is None else parent / _group_name(place)
+    group = None
     try:
+        # the record names the cgroup before it is made: a crash must not leave one that nobody knows of
         place.create(
             Origin(
                 format=1,
                 boot_id=remains.boot_id(),
                 namespace=remains.namespace(),
-                cgroup=str(group) if group else None,
+                cgroup=None if wanted is None else str(wanted),
             )
         )
+        group = None if wanted is None else cgroup.make(wanted)
         return _start(place, _plan(launch, call), launch, zygote, group)
     except BaseException as error:
         if group is not None:

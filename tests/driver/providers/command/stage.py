@@ -185,7 +185,7 @@ async def staged(chosen: CommandSettings, *, group: bool = True) -> AsyncGenerat
 def grouped() -> bool:
     """Return whether this machine lets us make cgroups."""
     parent = delegated()
-    group = make(parent, f"effectd-test-{next(_marks)}") if parent else None
+    group = make(parent / f"effectd-test-{next(_marks)}") if parent else None
     if group is not None:
         remove(group)
     return group is not None
