@@ -173,6 +173,7 @@ async def test_a_record_is_believed_after_a_reboot(tmp_path: Path) -> None:
         await anyio.to_thread.run_sync(lambda: rewrite(first.place, boot_id="another"))
     async with staged(settings(tmp_path)) as stage:
         assert answer(finished(await readopted(stage)).report)["stdout"] == "done\n"
+        stage.provider.settled(OPERATION, 1)
 
 
 @pytest.mark.parametrize("group", [True, False])
@@ -206,6 +207,7 @@ async def test_a_reboot_is_lost(tmp_path: Path) -> None:
         await anyio.to_thread.run_sync(lambda: rewrite(first.place, boot_id="another"))
     async with staged(settings(tmp_path)) as stage:
         found = await readopted(stage)
+        stage.provider.settled(OPERATION, 1)
     assert isinstance(found, Lost)
     assert "restarted" in found.message
 
