@@ -21,8 +21,10 @@ from store.records import JsonObject, JsonValue
 MARKER: Final = "[redacted]"
 """Stands in place of each value that is withheld."""
 ANY: Final = "*"
-CONTENT: Final = "content"
-STRUCTURED: Final = "structuredContent"
+STRUCTURED, CONTENT = "structuredContent", "content"
+"""What MCP says twice: as JSON, and in words."""
+PARSED, UNPARSED = "json", "text"
+"""A body of HTTP: the one where it is JSON, else the other."""
 
 Root: TypeAlias = Literal["arguments", "result"]
 _ROOTS: Final[tuple[Root, ...]] = ("arguments", "result")
@@ -101,9 +103,8 @@ class Redaction:
             return Redacted(value, ())
         walk = _Walk()
         kept = walk.members(value, (_Arrived(node, strict=True),))
-        if root == "result" and CONTENT in kept and _reaches(node, STRUCTURED):
-            # the text beside structured content is the same content once more
-            kept[CONTENT] = _without_text(kept[CONTENT])
+        if root == "result":
+            _withhold_texts(kept, node)
         return Redacted(kept, tuple(walk.withheld))
 
 
@@ -170,6 +171,14 @@ class _Walk:
     def withhold(self, value: JsonValue) -> str:
         self.withheld.append(value)
         return MARKER
+
+
+def _withhold_texts(result: JsonObject, node: _Node) -> None:
+    """Take out of `result` the texts that hold once more, in another form, what is withheld."""
+    if CONTENT in result and _reaches(node, STRUCTURED):
+        result[CONTENT] = _without_text(result[CONTENT])
+    if UNPARSED in result and _reaches(node, PARSED):
+        result[UNPARSED] = MARKER
 
 
 _BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})

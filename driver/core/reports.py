@@ -3,8 +3,8 @@
 Part of `driver.core`, pure: imports its `attempts`, `classify`, `contracts`, `redaction`, `scrubbing` and
 `strictjson`. `judge` is how a report becomes an ending: nobody else sees both the raw answer and an event.
 
-The receipt is found in the answer as it came, before anything is taken out. One that is a withheld value, or
-quotes one, is kept by nobody: the ending says that it is missing.
+A receipt must be what it is in the answer as it came. One that is a withheld value, or quotes one, is kept
+by nobody: a part of a reference is none, and the ending says that it is missing.
 """
 
 import json
@@ -55,67 +55,50 @@ class Redactor:
         """Return a message about the call, of ours or anybody's, without what it quotes."""
         return text if not text else self._kept().text(text)
 
-    def report(self, report: Report) -> tuple[Report, "Kept"]:
-        """Return the report as everybody may see it, and what else must not be quoted because of it."""
+    def report(self, report: Report) -> Report:
+        """Return the report as everybody may see it."""
         match report:
             case Answered(result=result) | InputRequired(result=result) | HttpStatus(result=result):
-                shown, kept = self._shown(result)
-                return replace(report, result=shown), kept
+                redacted = self.redaction.apply("result", result)
+                kept = self._kept(redacted.withheld)
+                return replace(report, result=kept.object(cast("JsonObject", redacted.value)))
             case TaskPending(handle=handle):
-                kept = self._kept()
-                return TaskPending(handle=kept.object(handle)), kept
+                return TaskPending(handle=self._kept().object(handle))
             case PeerError():
                 return self._error(report)
             case NotSent() | Silence():
-                kept = self._kept()
-                return replace(report, message=kept.text(report.message)), kept
+                return replace(report, message=self._kept().text(report.message))
 
-    def _error(self, report: PeerError) -> tuple[PeerError, "Kept"]:
-        """An error's `data` has no shape that a path of the result could name: it goes as a whole."""
-        shaped: JsonObject = {"error": {"code": report.code, "message": report.message, "data": report.data}}
-        shown, kept = self._shown(shaped)
-        error = shown.get("error")
-        if not isinstance(error, dict):
-            return PeerError(code=report.code, message=MARKER, data=MARKER), kept
-        hide = self.redaction.withholds_results and report.data is not None
-        return PeerError(
-            code=report.code,
-            message=str(error.get("message", MARKER)),
-            data=MARKER if hide else error.get("data"),
-        ), kept
+    def _error(self, report: PeerError) -> PeerError:
+        """An error has no shape that a path of the result could name: where there is any, its words go."""
+        if self.redaction.withholds_results:
+            hidden = None if report.data is None else MARKER
+            return PeerError(code=report.code, message=MARKER, data=hidden)
+        kept = self._kept()
+        return PeerError(code=report.code, message=kept.text(report.message), data=kept.value(report.data))
 
-    def _shown(self, result: JsonObject) -> tuple[JsonObject, "Kept"]:
-        redacted = self.redaction.apply("result", result)
-        kept = self._kept(redacted.withheld)
-        return kept.object(cast("JsonObject", redacted.value)), kept
-
-    def _kept(self, withheld: tuple[JsonValue, ...] = ()) -> "Kept":
+    def _kept(self, withheld: tuple[JsonValue, ...] = ()) -> "_Kept":
         if self.arguments is None:
-            return Kept(None)
-        return Kept(Scrubber((*self.redaction.apply("arguments", self.arguments).withheld, *withheld)))
+            return _Kept(None)
+        return _Kept(Scrubber((*self.redaction.apply("arguments", self.arguments).withheld, *withheld)))
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class _Kept:
     """What may be kept of texts and values. Where there is nothing to compare them with: none of them."""
 
     scrubber: Scrubber | None
 
     def text(self, text: str) -> str:
-        """Return the text without quotes."""
         return MARKER if self.scrubber is None else self.scrubber.text(text)
 
-    def object(self, value: JsonObject) -> JsonObject:
-        """Return the object without quotes."""
-        if self.scrubber is None:
-            return dict.fromkeys(value, MARKER)
-        return cast("JsonObject", self.scrubber.value(value))
+    def value(self, value: JsonValue) -> JsonValue:
+        return MARKER if self.scrubber is None else self.scrubber.value(value)
 
-    def receipt(self, receipt: JsonValue) -> JsonValue:
-        """Return the receipt, or None where it would tell what is withheld: a part of it is no reference."""
-        if self.scrubber is None or self.scrubber.value(receipt) != receipt:
-            return None
-        return receipt
+    def object(self, value: JsonObject) -> JsonObject:
+        return (
+            dict.fromkeys(value, MARKER) if self.scrubber is None else cast("JsonObject", self.value(value))
+        )
 
 
 def judge(
@@ -128,15 +111,14 @@ def judge(
     report = sound(report)
     if redactor is None:
         return _classified(report, phase, contract, late=late)
-    shown, kept = redactor.report(report)
-    ending = _classified(shown, phase, contract, late=late)
-    if isinstance(ending, NotExecuted):
+    ending = _classified(redactor.report(report), phase, contract, late=late)
+    if isinstance(ending, NotExecuted) or ending.receipt == _receipt_of(
+        _classified(report, phase, contract, late=late)
+    ):
         return ending
-    receipt = kept.receipt(_receipt_of(_classified(report, phase, contract, late=late)))
     if isinstance(ending, Succeeded):
-        missing = contract.receipt is not None and receipt is None
-        return replace(ending, receipt=receipt, receipt_missing=missing)
-    return replace(ending, receipt=receipt)
+        return replace(ending, receipt=None, receipt_missing=True)
+    return replace(ending, receipt=None)
 
 
 def _classified(report: Report, phase: Phase, contract: Contract, *, late: bool) -> Ending:

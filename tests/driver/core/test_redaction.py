@@ -117,6 +117,15 @@ def test_content_text_goes_where_structured_content_is_redacted(path: str) -> No
     assert "a@b" not in str(shown)
 
 
+def test_a_body_that_is_no_json_goes_where_json_is_redacted() -> None:
+    """An HTTP answer has the one or the other: an error page may quote what the JSON would have held."""
+    assert applied({"status": 500, "text": "no a@b"}, "result.json.email", root="result").value == {
+        "status": 500,
+        "text": MARKER,
+    }
+    assert applied({"text": "no a@b"}, "result.headers.x", root="result").value == {"text": "no a@b"}
+
+
 def test_content_text_stays_where_only_other_members_are_redacted() -> None:
     """The rule is about structured content alone; a content that is no list goes as a whole."""
     assert applied({"content": BLOCKS, "_meta": 1}, "result._meta", root="result").value == {
