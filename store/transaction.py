@@ -7,9 +7,11 @@ a group commit. All that it wrote is durable when `Journal.transact` returns, or
 import json
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from store import chain
+from store.cuts import cut
 from store.errors import ImpossibleEvent
 from store.events import (
     CommandAccepted,
@@ -39,11 +41,6 @@ from store.tables import (
 from store.view import DELIVERIES_MAX, View
 from store.wire import MEMBERS, render
 
-CUTS: Final = {"result": "result_truncated", "arguments": "arguments_truncated"}
-"""What an event that is too long loses, and the flag that says so."""
-RESULT_BYTES_MAX: Final = 33_554_432
-"""A result that its event is too small for is kept whole up to this: four times what providers may answer by
-default, because what is not ASCII is escaped here. A longer one is cut, and kept nowhere."""
 SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
 """What `chain`, the last member, adds to an event's bytes."""
 
@@ -64,8 +61,9 @@ class Transaction(View):
         """Record an event and what follows from it, and return it as it will be sent.
 
         Assigns `seq`, `at`, `terminal`, `supersedes` and `chain`; an operation's event gets the run, command
-        and origin of its operation. An event longer than a frame may be is cut once, here; its whole result
-        goes to the payloads, while there is room. Raises `IllegalMove` or `ImpossibleEvent` before anything
+        and origin of its operation. An event longer than a frame may be is cut once, here (`store.cuts`); its
+        whole result goes to the payloads, while there is room. One that no cut makes short enough is recorded
+        all the same, and the link parks it. Raises `IllegalMove` or `ImpossibleEvent` before anything
         is written: both are bugs of ours.
         """
         match draft.data:
@@ -239,8 +237,15 @@ class Transaction(View):
         payload = draft.payload
         data = self._with_payload(data, payload, draft)
         body = rendered(data)
-        if len(body) + SEAL_BYTES > min(self._frame_bytes_max, head.plane_frame_bytes_max):
-            data, payload = self._cut(data, payload, draft)
+        body_bytes_max = min(self._frame_bytes_max, head.plane_frame_bytes_max) - SEAL_BYTES
+        if len(body) > body_bytes_max:
+            keeps = payload is None and self.room
+            data, result = cut(
+                data,
+                excess=lambda shorter: len(rendered(shorter)) - body_bytes_max,
+                digest=partial(self._digest, draft=draft) if keeps else None,
+            )
+            payload = result or payload
             body = rendered(data)
         digest = chain.digest(body)
         link = chain.extend(head.chain, digest)
@@ -269,20 +274,6 @@ class Transaction(View):
         if "payload_digest" not in MEMBERS[data.KIND]:
             raise ImpossibleEvent(data.KIND, "events of this kind carry no payload")
         return replace(data, **_members_of(payload_digest=self._digest(payload, draft)))
-
-    def _cut(self, data: EventData, payload: bytes | None, draft: Draft) -> tuple[EventData, bytes | None]:
-        """Return the event without its longest member, and the payload that holds it whole."""
-        for name, flag in CUTS.items():
-            value = getattr(data, name, None)
-            if value is None:
-                continue
-            cut = replace(data, **_members_of(**{name: None, flag: True}))
-            if payload is None and "payload_digest" in MEMBERS[data.KIND] and self.room:
-                whole = json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
-                payload = whole if len(whole) <= RESULT_BYTES_MAX else None
-                cut = self._with_payload(cut, payload, draft)
-            return cut, payload
-        return data, payload
 
     def _insert(self, sealed: "_Sealed", place: Place) -> StoredEvent:
         """Write the event itself, after what follows from it: only then are all its rows known."""

@@ -364,6 +364,33 @@ async def test_a_frame_is_cut_exactly_where_it_would_not_fit(opened: Open) -> No
         assert data(events[-1])["result_truncated"] is True
 
 
+async def test_a_frame_whose_receipt_does_not_fit_either_loses_it_too(opened: Open) -> None:
+    """Whether it fits is looked at again after each cut."""
+    async with opened() as journal:
+        await journal.transact(lambda tx: tx.announce_frame_bytes_max(1_000))
+        receipt, result = "x" * 2_000, "y" * 2_000
+        drafts = accepted(1), started(1), succeeded(1, result=result, receipt=receipt)
+        events = await journal.transact(recording(*drafts))
+        assert events[-1].body is not None
+        assert len(events[-1].body) <= 1_000
+        assert (data(events[-1])["receipt"], data(events[-1])["receipt_missing"]) == (None, True)
+        assert await journal.read(lambda view: view.result(operation_id(1))) == f'"{result}"'.encode()
+
+
+async def test_an_event_that_cannot_be_made_short_enough_is_recorded_all_the_same(opened: Open) -> None:
+    """The envelope alone can be longer than the least a plane may announce: the link parks such an event."""
+    async with opened() as journal:
+        await journal.transact(lambda tx: tx.announce_frame_bytes_max(256))
+        drafts = accepted(1), started(1), succeeded(1, result="x" * 500, receipt="y" * 500)
+        events = await journal.transact(recording(*drafts))
+        assert events[-1].body is not None
+        assert len(events[-1].body) > 256
+        assert (data(events[-1])["result"], data(events[-1])["receipt"]) == (None, None)
+        operation = await journal.read(lambda view: view.operation(operation_id(1)))
+        assert operation is not None
+        assert operation.state is State.SUCCEEDED
+
+
 async def test_arguments_that_are_too_long_are_cut(opened: Open) -> None:
     """What a human is asked about is flagged as cut; the command's own payload has the whole."""
     asked = ApprovalRequested(

@@ -1,0 +1,80 @@
+"""What an event that is too long for a frame loses, in which order, until it fits.
+
+Part of `store`, pure: imports its events, their wire form and records. What can be read elsewhere goes first:
+a result is kept whole beside its event, arguments stand in their command's own data. What stands nowhere
+else, a receipt and what people read, goes last. Identities, outcomes and digests are never cut: an event that
+is too long even so is recorded as it is, and the link parks it as a dead letter.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from store.events import CommandFailed, CommandRefused, EventData
+from store.records import Digest, JsonValue
+from store.wire import MEMBERS
+
+ORDER: Final = ("result", "arguments", "receipt", "message", "error")
+"""The members that an event can lose, the first to go first. An error loses its message, not its code."""
+FLAGS: Final[Mapping[str, str]] = {
+    "result": "result_truncated",
+    "arguments": "arguments_truncated",
+    "receipt": "receipt_missing",
+}
+"""The members that say so, where an event has them."""
+RESULT_BYTES_MAX: Final = 33_554_432
+"""A result that its event is too small for is kept whole up to this: four times what providers may answer by
+default, because what is not ASCII is escaped here. A longer one is cut, and kept nowhere."""
+
+
+def cut(
+    data: EventData,
+    *,
+    excess: Callable[[EventData], int],
+    digest: Callable[[bytes], Digest] | None,
+) -> tuple[EventData, bytes | None]:
+    """Return the event without as many of its members as it takes, and its whole result if that was one.
+
+    `excess` says by how many bytes an event is too long: it fits at 0 or below. `digest` names the result
+    that is kept; None keeps none. What would make the event longer is not done.
+    """
+    kept: bytes | None = None
+    for name in ORDER:
+        too_long = excess(data)
+        if too_long <= 0:
+            break
+        shorter = without(data, name)
+        whole = None if digest is None or name != "result" else _whole(data)
+        if digest is not None and whole is not None:
+            shorter = replace(shorter, **_members(payload_digest=digest(whole)))
+        if excess(shorter) < too_long:
+            data, kept = shorter, kept or whole
+    return data, kept
+
+
+def without(data: EventData, name: str) -> EventData:
+    """Return the event without what the member says, flagged; the same event where it says nothing."""
+    value = getattr(data, name, None)
+    if not value:
+        return data
+    if name == "error":
+        return replace(data, **_members(error={**value, "message": ""}))
+    must_be = name == "message" and isinstance(data, CommandRefused | CommandFailed)
+    changed = _members(**{name: "" if must_be else None})
+    if FLAGS.get(name) in MEMBERS[data.KIND]:
+        changed |= _members(**{FLAGS[name]: True})
+    return replace(data, **changed)
+
+
+def _whole(data: EventData) -> bytes | None:
+    """Return the bytes of the result that an event of this kind can name, if they are worth keeping."""
+    result: JsonValue = getattr(data, "result", None)
+    if result is None or "payload_digest" not in MEMBERS[data.KIND]:
+        return None
+    whole = json.dumps(result, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return whole if len(whole) <= RESULT_BYTES_MAX else None
+
+
+def _members(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - the members of whichever kind of event it is
+    return values
