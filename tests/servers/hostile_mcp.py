@@ -3,6 +3,9 @@
 Run it as `python -I -S hostile_mcp.py LEDGER [OPTION...]`. Its tool `act` misbehaves as its argument `mode`
 says; it appends one fsynced line to LEDGER for each effect. See `MODES` for the modes, and the methods of
 `Hostile` for the options, which spoil the start, the tool list or the end.
+
+With the option `counts` each call but one of `dies-before` has one effect, before it misbehaves (`deaf`: when
+it hears again), and nothing else stands in LEDGER: `{"key": "op_5d…", "mode": …, "pid": 4711}`.
 """
 
 import json
@@ -17,6 +20,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
+KEY_NAME = "dev.effectd/idempotency-key"
 ANYTHING: Json = {"type": "object"}
 STRICT: Json = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 
@@ -31,6 +35,7 @@ class Hostile:
             {"name": "act", "inputSchema": ANYTHING},
             {"name": "strict", "inputSchema": ANYTHING, "outputSchema": STRICT},
         ]
+        self._key: str | None = None
         self._lock = threading.Lock()
 
     def serve(self) -> None:
@@ -38,21 +43,30 @@ class Hostile:
         if "banner" in self.options:
             self.raw(b"Welcome to the server!\nListening on stdio\n")
         if "stderr-flood" in self.options:
-            threading.Thread(target=self._shout, daemon=True).start()
+            threading.Thread(target=self._shout, args=(b"x" * 65_536,), daemon=True).start()
+        if "stderr-lines" in self.options:
+            threading.Thread(target=self._shout, args=(b"x\n" * 32_768,), daemon=True).start()
         if "ignore-eof" in self.options:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for line in sys.stdin.buffer:
             message: Json = json.loads(line)
             if message.get("method") == "tools/call":
-                params: Json = message["params"]
-                arguments: Json = params["arguments"]
-                MODES[arguments["mode"]](self, message["id"], arguments)
+                self._call(message["id"], message["params"])
             elif "method" in message:
                 self.control(message)
             else:
                 self.effect({"answer": message})
         while "ignore-eof" in self.options:
             time.sleep(60)
+
+    def _call(self, request_id: Any, params: Json) -> None:  # noqa: ANN401 - JSON-RPC ids have no type
+        arguments: Json = params["arguments"]
+        name: str = arguments["mode"]
+        meta: Json = params.get("_meta") or {}
+        self._key = meta.get(KEY_NAME)
+        if "counts" in self.options and name not in WITH_EFFECT:
+            self.effect(arguments)
+        MODES[name](self, request_id, arguments)
 
     def control(self, message: Json) -> None:
         """Answer all but tool calls."""
@@ -77,6 +91,10 @@ class Hostile:
     def _list(self, request_id: Any, params: Json) -> None:  # noqa: ANN401 - JSON-RPC ids have no type
         if "no-list" in self.options:
             self.error(request_id, -32601, "Method not found")
+        elif "fat-pages" in self.options:
+            page = int(params.get("cursor", 0))
+            tool: Json = {"name": f"page-{page}", "inputSchema": ANYTHING, "description": "x" * 900_000}
+            self.answer(request_id, {"tools": [tool], "nextCursor": str(page + 1)})
         elif "pages" in self.options:
             page = int(params.get("cursor", 0))
             tools = [{"name": f"page-{page}", "inputSchema": ANYTHING}]
@@ -87,12 +105,16 @@ class Hostile:
         else:
             self.answer(request_id, {"tools": self.tools})
 
-    def _shout(self) -> None:
+    def _shout(self, words: bytes) -> None:
         while True:
-            os.write(2, b"x" * 65_536)
+            os.write(2, words)
 
     def effect(self, what: Json) -> None:
         """Let something happen in the world."""
+        if "counts" in self.options:
+            if "mode" not in what:
+                return
+            what = {"key": self._key, "mode": what["mode"]}
         os.write(self.ledger, json.dumps({**what, "pid": os.getpid()}).encode() + b"\n")
         os.fsync(self.ledger)
 
@@ -149,6 +171,31 @@ def _dies_before(_server: Hostile, _request_id: Any, _arguments: Json) -> None: 
 def _dies_after(server: Hostile, _request_id: Any, arguments: Json) -> None:  # noqa: ANN401
     server.effect(arguments)
     os._exit(7)
+
+
+@mode("half")
+def _half(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """Dies in the middle of a good answer."""
+    line = json.dumps({"jsonrpc": "2.0", "id": request_id, "result": text("done")}).encode()
+    server.raw(line[:-1])
+    os._exit(7)
+
+
+@mode("answers-and-dies")
+def _answers_and_dies(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    server.answer(request_id, text("done"))
+    os._exit(7)
+
+
+@mode("closes")
+def _closes(_server: Hostile, _request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """Closes its output, and lives on."""
+    os.close(1)
+
+
+@mode("freezes")
+def _freezes(_server: Hostile, _request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 @mode("deaf")
@@ -231,6 +278,20 @@ def _twice(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa:
     server.answer(request_id, text("second"))
 
 
+@mode("then-error")
+def _then_error(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """Answers, and takes it back."""
+    server.answer(request_id, text("done"))
+    server.error(request_id, -32603, "not done")
+
+
+@mode("error-first")
+def _error_first(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """Refuses, and takes that back."""
+    server.error(request_id, -32603, "not done")
+    server.answer(request_id, text("done"))
+
+
 @mode("error")
 def _error(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
     server.error(request_id, arguments["code"], "its own words")
@@ -273,6 +334,30 @@ def _asks_forever(server: Hostile, _request_id: Any, _arguments: Json) -> None: 
         server.send({"id": f"p{number}", "method": "ping"})
 
 
+@mode("chatters")
+def _chatters(server: Hostile, _request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """Says for ever what nobody asked for, each line a good message."""
+    params: Json = {"level": "info", "data": "x"}
+    line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).encode()
+    while True:
+        server.raw((line + b"\n") * 1_000)
+
+
+@mode("answers-nobody")
+def _answers_nobody(server: Hostile, _request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
+    """Answers for ever what nobody asked."""
+    line = json.dumps({"jsonrpc": "2.0", "id": "nobody", "result": text("done")}).encode()
+    while True:
+        server.raw((line + b"\n") * 1_000)
+
+
+@mode("bomb")
+def _bomb(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """A line of `bytes` bytes that takes many times that once it is parsed."""
+    parts = "[]," * (arguments.get("bytes", 8_000_000) // 3)
+    server.raw(f'{{"jsonrpc":"2.0","id":{request_id},"result":{{"content":[{parts}[]]}}}}\n'.encode())
+
+
 @mode("environment")
 def _environment(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
     server.answer(
@@ -286,6 +371,10 @@ def _spawn(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: 
     child = os.posix_spawn("/bin/sleep", ["sleep", "3600"], os.environ)
     server.effect({**arguments, "child": child})
     server.answer(request_id, {**text("spawned"), "structuredContent": {"pid": os.getpid(), "child": child}})
+
+
+WITH_EFFECT = {"honest", "dies-before", "dies-after", "deaf", "silent", "late", "spawn"}
+"""Modes that let something happen themselves, or never do."""
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
     exchange   one request and its reply, and what every wire can do
     stdio      the wire to a child process          http     the wire to a URL
     child      the process itself                   lines    lines with a cap
+    pace       whose turn it is when one talks on and on
     sdk        the SDK's side of a wire             jsonrpc  what a message is, and what an answer means
     calls      a tool call as it is sent            tools    the served tool list
     schema     JSON Schema that cannot hang us      settings what is configured

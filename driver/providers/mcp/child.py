@@ -44,6 +44,10 @@ CHUNK_BYTES: Final = 65_536
 """What is read at once: the capacity of a pipe."""
 STDERR_LINE_BYTES_MAX: Final = 1_000
 """A line of a server's stderr is logged up to this."""
+STDERR_LINES_MAX: Final = 64
+"""Lines that are logged of what is read of stderr at once; more than these are counted."""
+STDERR_REST_S: Final = 0.01
+"""The rest after each read of a full `CHUNK_BYTES`: whoever floods stderr is read at 6 MB a second."""
 
 _SETPRIV: Final = "/usr/bin/setpriv"
 
@@ -145,16 +149,21 @@ class Child:
         return await _receive(self._stdout)
 
     async def log_stderr(self) -> None:
-        """Drain stderr to its end, so that the server never blocks on it; each line is a debug event, cut.
+        """Drain stderr to its end, so that the server does not wait for us; lines are debug events, cut.
 
         It shows no value of the environment, and nothing at all where calls of this server hold secrets.
         """
         rest = b""
         while chunk := await _receive(self._stderr):
-            *lines, rest = (rest + chunk).split(b"\n")
-            rest = rest[-STDERR_LINE_BYTES_MAX:]
+            *lines, rest = (rest + chunk).split(b"\n", STDERR_LINES_MAX)
+            skipped = rest.count(b"\n")
+            rest = rest.rpartition(b"\n")[2][-STDERR_LINE_BYTES_MAX:]
             for line in lines:
                 log.debug("server_stderr", provider=self._provider, pid=self.pid, text=self._told.text(line))
+            if skipped:
+                log.debug("server_stderr_skipped", provider=self._provider, pid=self.pid, lines=skipped)
+            # what is always ready to be read would never let anybody else run
+            await anyio.sleep(STDERR_REST_S if len(chunk) == CHUNK_BYTES else 0)
 
     async def close(self, *, politely: bool) -> None:
         """End the server and all of its group: close stdin, then SIGTERM, then SIGKILL. At most 6 s.

@@ -1,6 +1,6 @@
 """The wire to a URL: Streamable HTTP, one POST for each request.
 
-Part of `driver.providers.mcp`; imports its `exchange`, `jsonrpc`, `sdk` and `settings`.
+Part of `driver.providers.mcp`; imports its `exchange`, `jsonrpc`, `pace`, `sdk` and `settings`.
 
 Theory of operation
 -------------------
@@ -40,6 +40,7 @@ from driver.providers.mcp.jsonrpc import (
     read_message,
     write_message,
 )
+from driver.providers.mcp.pace import Pace
 from driver.providers.mcp.sdk import SdkSide
 from driver.providers.mcp.settings import HttpServer
 from store.records import JsonObject
@@ -238,8 +239,10 @@ class HttpWire:
                 return Silence(cause="protocol_error", message="the server sent no answer to this request")
 
     async def _events(self, exchange: Exchange, response: httpx2.Response) -> Reply:
+        pace = Pace()
         try:
             async for event in httpx2.EventSource(response, max_event_size=self._answer_max_bytes):
+                await pace.said(len(event.data))
                 if event.event == "message" and event.data:
                     reply = self._event(exchange, event.data.encode("utf-8", "replace"))
                     if reply is not None:

@@ -14,12 +14,17 @@ from driver.core.attempts import Answered, InputRequired, PeerError, Report, Sil
 from driver.core.reports import ANSWER_DEPTH_MAX
 from store.records import JsonObject, JsonValue
 
+VALUES_MAX: Final = 262_144
+"""Values in one message. A few bytes of JSON can take a hundred of memory, and time for each: 8 MB of `[],`
+held up everything else for 4 s, and took 250 MB."""
+
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 
 RequestId: TypeAlias = int | str
 
 _SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _NUMERAL: Final = re.compile(r"-?[0-9]{1,18}")
+_SLICE_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class Garbage:
 
 def read_message(data: bytes) -> Response | FromPeer | Garbage:
     """Return what one message of a peer is. Invalid UTF-8 is replaced; NaN and infinities are no JSON."""
+    if _separators(data) > VALUES_MAX and _values(data) > VALUES_MAX:
+        return Garbage(f"more than {VALUES_MAX} values in one message")
     try:
         value = _parse(data)
     except RecursionError:
@@ -117,6 +124,22 @@ def _error(error: JsonValue) -> PeerError | Silence:
                 code=code, message=message if isinstance(message, str) else "", data=error.get("data")
             )
     return Silence(cause="protocol_error", message="the answer is an error without a code")
+
+
+def _separators(data: bytes) -> int:
+    """Each value but the first comes behind one of these; in texts they mean nothing."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def _values(data: bytes) -> int:
+    """The same outside of texts: slower, and in slices, so that counting takes no memory itself."""
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    count, inside = 0, 0
+    for start in range(0, len(plain), _SLICE_BYTES):
+        parts = plain[start : start + _SLICE_BYTES].split(b'"')
+        count += _separators(b" ".join(parts[inside::2]))
+        inside ^= (len(parts) - 1) % 2
+    return count
 
 
 def _request_id(value: JsonValue) -> RequestId | None:

@@ -44,7 +44,7 @@ from driver.providers.mcp.calls import (
 from driver.providers.mcp.child import SpawnFailed
 from driver.providers.mcp.exchange import Exchange, Reply, Wire
 from driver.providers.mcp.http import HttpWire
-from driver.providers.mcp.jsonrpc import report_of, request
+from driver.providers.mcp.jsonrpc import report_of, request, write_message
 from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.stdio import StdioWire
 from driver.providers.mcp.tools import ServedTool, read_tools
@@ -58,7 +58,7 @@ PING_S: Final = 2.0
 LIST_S: Final = 10.0
 """For each page of a tool list."""
 LIST_PAGES_MAX: Final = 100
-"""Pages of a tool list; a paginator that never ends is cut here."""
+"""Pages of a tool list; a paginator that never ends is cut here, or at `answer_max_bytes` for all of them."""
 FRESH_S: Final = 1.0
 """A tool list of this age is not asked for again only because a call does not fit it."""
 LISTENED_MAX: Final = 1_024
@@ -289,6 +289,7 @@ class Life:
         """Raises `_NoList` where the server does not answer."""
         definitions: list[JsonValue] = []
         cursor: JsonValue = None
+        size = 0
         self._stale = False
         for _ in range(LIST_PAGES_MAX):
             params: JsonObject = {} if cursor is None else {"cursor": cursor}
@@ -299,6 +300,11 @@ class Life:
             found = page.get("tools") if isinstance(page, dict) else None
             if not isinstance(page, dict) or not isinstance(found, list):
                 log.warning("server_lists_no_tools", provider=self._settings.name)
+                break
+            size += len(write_message(page))
+            if size > self._settings.answer_max_bytes:
+                bytes_max = self._settings.answer_max_bytes
+                log.warning("server_tools_cut", provider=self._settings.name, bytes_max=bytes_max)
                 break
             definitions += found
             previous, cursor = cursor, page.get("nextCursor")

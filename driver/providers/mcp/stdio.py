@@ -1,6 +1,6 @@
 """The wire to a child process: one JSON message a line, both ways.
 
-Part of `driver.providers.mcp`; imports its `child`, `exchange`, `jsonrpc`, `lines` and `sdk`.
+Part of `driver.providers.mcp`; imports its `child`, `exchange`, `jsonrpc`, `lines`, `pace` and `sdk`.
 
 Theory of operation
 -------------------
@@ -37,6 +37,7 @@ from driver.providers.mcp.jsonrpc import (
     write_message,
 )
 from driver.providers.mcp.lines import LineSplitter, LineTooLong
+from driver.providers.mcp.pace import Pace
 from driver.providers.mcp.sdk import SdkSide
 from driver.providers.mcp.settings import StdioServer
 from store.records import JsonObject
@@ -71,6 +72,7 @@ class StdioWire:
         self._provider = provider
         self._server = server
         self._lines = LineSplitter(answer_max_bytes)
+        self._pace = Pace()
         self._watcher = watcher
         self._child: Child | None = None
         self._exchanges: dict[RequestId, Exchange] = {}
@@ -183,6 +185,7 @@ class StdioWire:
             while chunk := await child.receive():
                 for line in self._lines.feed(chunk):
                     self._route(line)
+                    await self._pace.said(len(line))
                 await anyio.lowlevel.checkpoint()
         except LineTooLong as error:
             self._end(Silence(cause="protocol_error", message=f"the server sent {error}"))
@@ -192,7 +195,7 @@ class StdioWire:
         self._end(Silence(cause="connection_lost", message=f"the server {how} before it answered"))
 
     def _route(self, line: bytes) -> None:
-        if not line or line.isspace():
+        if not line or line.isspace() or self.ended.is_set():
             return
         match read_message(line):
             case Garbage(detail=detail):
@@ -213,6 +216,7 @@ class StdioWire:
         """The first response counts; one of which we know nothing is the session's, or is dropped by it."""
         exchange = self._exchanges.pop(request_id, None)
         if exchange is not None:
+            self._pace.answered()
             exchange.resolve(reply)
         elif isinstance(reply, dict) and not self.sdk.deliver(reply):
             self._end(Silence(cause="protocol_error", message="the server floods us with responses"))

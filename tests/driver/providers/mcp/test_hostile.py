@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from time import process_time
 
 import anyio
 import pytest
@@ -94,6 +95,7 @@ async def test_servers_that_keep_dying_are_started_after_a_growing_pause(stage: 
         pytest.param({"mode": "endless"}, id="a line without an end"),
         pytest.param({"mode": "garbage-flood"}, id="a thousand lines of garbage"),
         pytest.param({"mode": "asks-forever"}, id="a flood of requests of its own"),
+        pytest.param({"mode": "answers-nobody"}, id="a flood of answers to nobody"),
     ],
 )
 async def test_a_connection_that_cannot_be_trusted_is_given_up(stage: Stage, mode: JsonObject) -> None:
@@ -105,6 +107,17 @@ async def test_a_connection_that_cannot_be_trusted_is_given_up(stage: Stage, mod
         assert report.cause == "protocol_error"
         assert await works(stage)
     assert len(stage.pids()) == 2
+
+
+async def test_a_server_that_chatters_is_read_slowly_until_its_deadline(stage: Stage) -> None:
+    """Good messages that nobody asked for are no garbage, and get no more than their share of our time."""
+    assert await works(stage)
+    used = process_time()
+    report = await stage.act("chatters", timeout_s=1)
+    assert isinstance(report, Silence)
+    assert report.cause == "deadline"
+    assert process_time() - used < 0.3
+    assert await works(stage)
 
 
 async def test_garbage_ends_the_wait_and_a_late_answer_still_counts(stage: Stage) -> None:
@@ -318,6 +331,16 @@ async def test_a_tool_list_without_an_end_is_cut(tmp_path: Path) -> None:
         assert await stage.provider.prepare(stage.call("page-99")) is None
         beyond = await stage.provider.prepare(stage.call("page-100"))
         assert isinstance(beyond, NotSent)
+
+
+async def test_a_tool_list_that_is_too_large_as_a_whole_is_cut(tmp_path: Path) -> None:
+    """Each page is below answer_max_bytes; a hundred of them would fill the memory."""
+    ledger = tmp_path / "ledger"
+    async with staged(stdio("hostile_mcp.py", ledger, "fat-pages"), ledger) as stage:
+        assert stage.provider is not None
+        tools = await stage.provider.list_tools()
+        assert not isinstance(tools, NotSent)
+        assert [tool.name for tool in tools] == ["page-0"]
 
 
 async def test_a_server_without_tools_has_none(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from driver.core.attempts import Answered, InputRequired, PeerError, Report, Sil
 from driver.core.reports import ANSWER_DEPTH_MAX
 from driver.core.strictjson import loads
 from driver.providers.mcp.jsonrpc import (
+    VALUES_MAX,
     FromPeer,
     Garbage,
     Response,
+    _values,
     read_message,
     report_of,
     write_message,
@@ -49,6 +51,36 @@ def test_an_answer_comes_back_as_it_was_sent(value: JsonValue) -> None:
     report = report_of(read.reply)
     assert report == Answered(result={"x": value})
     assert loads(write_message({"x": value})) is not None
+
+
+def values_in(value: JsonValue) -> int:
+    """Return how many values there are in one, itself included."""
+    if isinstance(value, dict | list):
+        return 1 + sum(values_in(part) for part in (value.values() if isinstance(value, dict) else value))
+    return 1
+
+
+@given(JSON, st.booleans())
+def test_values_are_counted_without_parsing(value: JsonValue, ascii_only: bool) -> None:
+    """Never fewer than there are, and what stands in texts is not taken for any."""
+    data = json.dumps({"x": value, 'a\\"[,{': "\\"}, ensure_ascii=ascii_only).encode()
+    assert values_in(value) <= _values(data) <= 2 * values_in(value) + 3
+
+
+@pytest.mark.parametrize("text", ["[],", '{"":0},', '"",', "0,"])
+def test_a_small_message_that_would_be_large_in_memory_is_garbage(text: str) -> None:
+    """Some bytes of JSON take a hundred of memory: values are counted before they are made."""
+    many = text * (VALUES_MAX // text.count(",") + 1)
+    read = read_message(f'{{"id":1,"result":{{"content":[{many}0]}}}}'.encode())
+    assert read == Garbage(f"more than {VALUES_MAX} values in one message")
+
+
+def test_a_long_text_is_one_value() -> None:
+    """Code and tables are full of brackets and commas, quoted ones among them."""
+    words = '{"a": [1, 2], "b\\\\": "c"}\n' * VALUES_MAX
+    read = read_message(write_message({"id": 1, "result": {"content": words}}))
+    assert isinstance(read, Response)
+    assert read.reply == {"id": 1, "result": {"content": words}}
 
 
 def test_an_answer_may_be_as_deep_as_an_event_can_hold() -> None:
