@@ -42,11 +42,6 @@ def operation_id(scope: str, run_id: RunId, command_id: CommandId) -> OperationI
     return OperationId("op_" + hashlib.sha256(text.encode("utf-8")).hexdigest()[:32])
 
 
-def compensation_command_id(forward: OperationId) -> CommandId:
-    """Return the id of the one command that can ever compensate the operation `forward`."""
-    return CommandId(COMPENSATION_PREFIX + forward)
-
-
 Digester: TypeAlias = Callable[[bytes], Digest]
 """Makes a digest of 64 hex digits: a plain one, or one under a key that others do not have."""
 
