@@ -112,16 +112,16 @@ def application(ledger: Ledger, drivers: Door, operators: Door) -> ASGIApp:
     """Return the whole plane as an ASGI application."""
     fleet = Fleet()
 
-    async def driver(socket: WebSocket) -> None:
+    async def driver(websocket: WebSocket) -> None:
         try:
-            await drivers.check(socket.headers)
-            if SUBPROTOCOL not in socket.scope["subprotocols"]:
+            await drivers.check(websocket.headers)
+            if SUBPROTOCOL not in websocket.scope["subprotocols"]:
                 detail = f"this is a WebSocket for daemons: offer the subprotocol {SUBPROTOCOL}"
                 raise Problem(HTTPStatus.BAD_REQUEST, "subprotocol_missing", detail)
         except Problem as problem:
-            await socket.send_denial_response(await answer_problem(Request({"type": "http"}), problem))
+            await websocket.send_denial_response(await answer_problem(Request({"type": "http"}), problem))
             return
-        await serve_driver(socket, ledger, fleet)
+        await serve_driver(websocket, ledger, fleet)
 
     return Starlette(
         routes=[WebSocketRoute("/driver", driver), *Api(ledger, fleet).routes],
