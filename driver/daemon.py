@@ -230,6 +230,11 @@ class Daemon:
             else (f"kill_at={self._point.name}:{self._point.passing}",),
         )
 
+    def withheld(self, tool: str) -> tuple[str, ...]:
+        """Return the paths that today's contract of a tool withholds, for the local API."""
+        redact = self._terms.lookup(tool).redact
+        return () if redact is None else redact.paths
+
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given on this machine."""
         return await self._desk.submit(kind, run_id, data)

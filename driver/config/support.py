@@ -31,7 +31,6 @@ FEATURES: Final = (
     Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
     Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
     Feature(CommonProviderTable, "kind", lambda provider: _kind(provider) == "command", '"mcp" or "http"'),
-    Feature(ToolTable, "redact", lambda tool: bool(tool.redact), "leave it out"),
     Feature(ToolTable, "probe", lambda tool: tool.probe is not None, "leave the table out"),
     Feature(ToolTable, "compensate", lambda tool: tool.compensate is not None, "leave the table out"),
 )

@@ -1,7 +1,7 @@
 """The journal's records as JSON: the members of docs/local-api.md, in its words and its order.
 
-Part of `driver.local`, pure: imports the store's vocabulary. A list's item and
-the record alone share one function, so that they cannot differ.
+Part of `driver.local`, pure: imports the store's vocabulary, and `driver.core` for what is withheld. A
+list's item and the record alone share one function, so that they cannot differ.
 """
 
 import json
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from driver.core.redaction import redaction
+from driver.core.reports import Redactor
 from driver.local.sources import StatusFacts
 from store.journal import JournalStatistics
 from store.lifecycle import State
@@ -26,6 +28,7 @@ from store.records import (
     OperationRecord,
     RunId,
     RunRecord,
+    StoredData,
     StoredEvent,
     Timestamp,
     moment,
@@ -35,11 +38,11 @@ from store.verify import Finding, Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """All that the journal holds about one operation; `result` and `payload` are JSON, None where erased."""
+    """All that the journal holds about one operation; `result` is JSON, None without one."""
 
     operation: OperationRecord
     command: CommandRecord | None
-    payload: bytes | None
+    data: StoredData | None
     result: bytes | None
     deliveries: Sequence[DeliveryRecord]
     attempts: Sequence[AttemptRecord]
@@ -127,8 +130,8 @@ def operation(record: OperationRecord) -> JsonObject:
     }
 
 
-def story(told: Story) -> bytes:
-    """Return an operation alone, as JSON text.
+def story(told: Story, withheld: Iterable[str]) -> bytes:
+    """Return an operation alone, as JSON text, its arguments without what lies on the paths `withheld`.
 
     `result` is spliced in as it is stored: it may be large, and it is JSON already. Takes time in
     proportion to the arguments: call it in a worker thread.
@@ -136,7 +139,7 @@ def story(told: Story) -> bytes:
     datas = [(event, data) for event in told.telling if (data := _data(event)) is not None]
     members = {
         **operation(told.operation),
-        "arguments": _arguments(told.payload),
+        "arguments": _arguments(told.data, withheld),
         "command": None if told.command is None else command(told.command),
         "deliveries": [delivery(record) for record in told.deliveries],
         "attempts": [attempt(record) for record in told.attempts],
@@ -278,8 +281,13 @@ def _data(event: StoredEvent) -> JsonObject | None:
     return frame["data"]
 
 
-def _arguments(payload: bytes | None) -> JsonValue:
-    return None if payload is None else json.loads(payload).get("arguments")
+def _arguments(data: StoredData | None, withheld: Iterable[str]) -> JsonValue:
+    """What the contract withheld when the call was accepted stays withheld, whatever it says by now."""
+    if data is None or data.body is None:
+        return None
+    arguments: JsonObject = json.loads(data.body)["arguments"]
+    hiding = redaction((*data.redact, *withheld))
+    return arguments if hiding is None else Redactor(redaction=hiding, arguments=arguments).shown_arguments()
 
 
 def _compensation(datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]]) -> JsonValue:

@@ -55,6 +55,10 @@ class Sources(Protocol):
         """Return what is true now. Never blocks."""
         ...
 
+    def withheld(self, tool: str) -> tuple[str, ...]:
+        """Return the paths that today's contract of a tool withholds. Never blocks."""
+        ...
+
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given here; return what became of it, once that is fsynced."""
         ...

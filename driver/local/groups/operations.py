@@ -82,7 +82,8 @@ async def _show(service: Service, request: Request) -> Response:
     story = await service.read(lambda view: _story(view, wanted))
     if story is None:
         raise not_found(Code.OPERATION_NOT_FOUND, "operation", wanted)
-    return text_answer(await to_thread.run_sync(shapes.story, story))
+    withheld = service.sources.withheld(story.operation.tool)
+    return text_answer(await to_thread.run_sync(shapes.story, story, withheld))
 
 
 def _story(view: View, operation_id: OperationId) -> shapes.Story | None:
@@ -94,7 +95,7 @@ def _story(view: View, operation_id: OperationId) -> shapes.Story | None:
     return shapes.Story(
         operation=operation,
         command=view.command(operation.command_id),
-        payload=view.command_payload(operation.command_id),
+        data=view.command_data(operation.command_id),
         result=view.result(operation_id),
         deliveries=view.deliveries(operation.command_id),
         attempts=view.attempts(operation_id),

@@ -265,6 +265,8 @@ def test_a_story_is_told_in_the_order_of_time() -> None:
     text = shown(story_lines(told, NOW))
     assert text.startswith(STORY)
     assert f"effectd show {ID}" in text
+    erased = told.model_copy(update={"arguments": None})
+    assert "\n  arguments   erased\n" in shown(story_lines(erased, NOW))
 
 
 def test_a_long_value_is_cut_and_says_so() -> None:

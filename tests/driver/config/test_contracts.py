@@ -6,6 +6,7 @@ from driver.config.contracts import contracts
 from driver.config.load import parse
 from driver.core.contracts import ArgumentKey, Contract, Contracts, MetaKey
 from driver.core.expressions import Expression
+from driver.core.redaction import Redaction
 
 
 def mapped(text: str) -> Contracts:
@@ -22,6 +23,7 @@ def test_every_key_of_a_tool_reaches_its_contract() -> None:
         'key = "argument:request_id"\n[providers.p.tools."a/b"]\neffect = "write"\nidempotent = true\n'
         "dedupe_horizon_s = 7\nretry_attempts = 2\nretry_backoff_s = 0.5\nexecution_s = 3\n"
         'approval_expires_s = 4\nerror_means = "none"\nidentical = "allow"\nreceipt = "result.id"\n'
+        'redact = ["arguments.a", "result.*.b", "arguments.a"]\n'
     )
     assert mapped(text).lookup("p/a/b") == Contract(
         declared=True,
@@ -36,6 +38,7 @@ def test_every_key_of_a_tool_reaches_its_contract() -> None:
         approval_expires_s=4.0,
         error_means="none",
         identical="allow",
+        redact=Redaction(("arguments.a", "result.*.b")),
         receipt=Expression("result.id"),
     )
 

@@ -51,7 +51,6 @@ def test_exactly_what_is_not_built_is_refused() -> None:
     assert all(problem.unsupported for problem in refused)
     assert [str(problem).partition(":")[0] for problem in refused] == [
         "[gateway]",
-        "[providers.later.tools.create_issue] redact",
         "[providers.later.tools.create_issue.compensate]",
         "[providers.later.tools.create_issue.probe]",
         "[providers.shell] kind",

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
+from driver.core.redaction import MARKER
 from driver.local.queries import REASONS, cursor_position, cursor_text
 from store.events import ApprovalRequested, OperationFailed, OperationNotExecuted, OperationProbed
 from store.lifecycle import Effect
@@ -167,6 +168,38 @@ async def test_an_operation_alone_has_those_and_more(tmp_path: Path) -> None:
     assert [(item["seq"], item["effect"]) for item in alone["evidence"]] == [(3, "occurred")]
     assert (alone["probes"], alone["compensation"], alone["child_run_id"]) == ([], None, None)
     assert alone["command"]["receipt_kind"] == "operation.succeeded"
+
+
+async def test_arguments_are_shown_without_what_a_contract_withholds(tmp_path: Path) -> None:
+    """By the contract of the time when the call was accepted, and by today's as well."""
+    arguments = {"token": "tok_9f8e7d6c5b4a", "title": "of tok_9f8e7d6c5b4a", "body": "its body", "n": 1}
+    payload = json.dumps({"tool": "issues/create", "arguments": arguments}).encode()
+    path = f"/v1/operations/{operation_id('cmd-1')}"
+    async with served(tmp_path) as world:
+        await world.journal.transact(
+            lambda tx: accept(
+                tx, "cmd-1", "run-1", "issues/create", payload=payload, redact=("arguments.token",)
+            )
+        )
+        shown = (await world.get(path)).json()["arguments"]
+        assert shown == {"token": MARKER, "title": f"of {MARKER}", "body": "its body", "n": 1}
+        world.redact["issues/create"] = ("arguments.body",)
+        shown = (await world.get(path)).json()["arguments"]
+        assert shown == {"token": MARKER, "title": f"of {MARKER}", "body": MARKER, "n": 1}
+
+
+async def test_erased_arguments_are_null(tmp_path: Path) -> None:
+    """The operation is told of as before; a call has arguments as long as they are kept."""
+
+    def unit(tx: Transaction) -> None:
+        accept(tx, "cmd-1", "run-1", "issues/create", redact=("arguments.title",))
+        end(tx, "cmd-1", "run-1", OperationNotExecuted(reason="expired"))
+        tx.acknowledge(tx.last_seq)
+
+    async with served(tmp_path) as world:
+        await world.journal.transact(unit)
+        alone = (await world.get(f"/v1/operations/{operation_id('cmd-1')}")).json()
+        assert (alone["arguments"], alone["state"]) == (None, "not_executed")
 
 
 async def test_a_probe_stands_in_the_story(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -68,9 +68,14 @@ class World:
     facts: StatusFacts = READY
     ill: str | None = None
     desk: LocalDesk | None = None
+    redact: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What today's contracts withhold, by tool."""
 
     def status(self) -> StatusFacts:
         return self.facts
+
+    def withheld(self, tool: str) -> tuple[str, ...]:
+        return self.redact.get(tool, ())
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         assert self.desk is not None, "nobody takes commands in this world"
@@ -123,7 +128,15 @@ class World:
         await self.journal.transact(unit)
 
 
-def accept(tx: Transaction, command: str, run: str, tool: str) -> None:
+def accept(
+    tx: Transaction,
+    command: str,
+    run: str,
+    tool: str,
+    *,
+    payload: bytes | None = None,
+    redact: tuple[str, ...] = (),
+) -> None:
     """Record the acceptance of a call."""
     data = CommandAccepted(
         kind="tool.call",
@@ -133,7 +146,8 @@ def accept(tx: Transaction, command: str, run: str, tool: str) -> None:
         write=True,
         identical="guard-unsettled",
     )
-    tx.append(_draft(data, command, run, payload=b'{"tool":"%s","arguments":{"title":"x"}}' % tool.encode()))
+    payload = payload or b'{"tool":"%s","arguments":{"title":"x"}}' % tool.encode()
+    tx.append(replace(_draft(data, command, run, payload=payload), redact=redact))
 
 
 def start(tx: Transaction, command: str, run: str) -> None:
