@@ -17,7 +17,7 @@ from store.events import (
     OperationAnnotated,
     SupervisorVerdict,
 )
-from store.journal import Journal
+from store.journal import Journal, JournalSettings
 from store.lifecycle import Effect, IllegalMove, Source, State
 from store.records import (
     Chain,
@@ -346,6 +346,33 @@ async def test_a_result_that_is_too_long_is_cut_once_and_kept_whole(opened: Open
         events = await journal.transact(recording(accepted(2), started(2), succeeded(2, result=long)))
         assert data(events[-1])["result"] == long
         assert await journal.read(lambda view: view.event(cut.seq)) == cut
+
+
+async def test_a_result_beyond_the_limit_is_kept_nowhere(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outcome stands, flagged as cut, and names no payload; one of exactly the limit is whole."""
+    monkeypatch.setattr("store.cuts.RESULT_BYTES_MAX", 70_002)
+    async with opened() as journal:
+        for n, length in ((1, 70_001), (2, 70_000)):
+            *_, cut = await journal.transact(
+                recording(accepted(n), started(n), succeeded(n, result="x" * length))
+            )
+            assert data(cut)["result_truncated"] is True
+            assert ("payload_digest" in data(cut)) is (n == 2)
+        assert await journal.read(lambda view: view.result(operation_id(1))) is None
+        assert await journal.read(lambda view: view.result(operation_id(2))) is not None
+
+
+async def test_without_room_a_cut_result_is_not_kept(opened: Open, settings: JournalSettings) -> None:
+    """What is left is for outcomes: large results must not use it up."""
+    async with opened(replace(settings, max_bytes=100_000, reserve_bytes=50_000)) as journal:
+        *_, cut = await journal.transact(
+            recording(accepted(1), started(1), succeeded(1, result="x" * 70_000))
+        )
+        assert data(cut)["result_truncated"] is True
+        assert "payload_digest" not in data(cut)
+        assert await journal.read(lambda view: view.result(operation_id(1))) is None
 
 
 async def test_a_frame_is_cut_exactly_where_it_would_not_fit(opened: Open) -> None:
