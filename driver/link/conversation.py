@@ -9,7 +9,9 @@ the courier's answers, and the pages that the journal worker reads. `_signal` ha
 carries out the orders at once; none of them waits, because what takes time was given to a task:
 
 * the reader is the only one in `recv`, and nothing cancels it there while the connection lives: whoever wants
-  the end closes or aborts the socket, and the reader finds out;
+  the end closes or aborts the socket, and the reader finds out. While the courier is full it reads nothing,
+  pongs included: a journal that stalls for long ends the link as a dead network would, rather than fill the
+  memory, and the plane delivers again after the reconnect;
 * the writer sends under a deadline, for `send` returning says nothing, and not returning says that nobody
   reads;
 * the journal worker reads pages and parks events, one after the other.
@@ -174,7 +176,21 @@ class Conversation:
             self._arriving = 0
             if self._session.phase is Phase.CHECKING:
                 await self._checked.wait()
+            if self._courier.is_full:
+                await self._wait_for_room()
+
+    async def _wait_for_room(self) -> None:
+        """Return once another command may be carried, or the socket is closed: nobody reads its end here."""
+
+        async def end_with_the_socket() -> None:
+            await self._socket.wait_closed()
+            self._why = self._why or "the journal was behind for too long: nothing was read, pongs included"
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(end_with_the_socket)
             await self._courier.wait_for_room()
+            tasks.cancel_scope.cancel()
 
     def _part(self, closed: ConnectionClosed) -> Parting:
         code = ABNORMAL if closed.rcvd is None else closed.rcvd.code

@@ -63,9 +63,14 @@ class Courier:
         self._waiting_bytes += size
         self._work.set()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further command may be carried now."""
+        return len(self._waiting) >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX
+
     async def wait_for_room(self) -> None:
         """Return once another command may be carried."""
-        while len(self._waiting) >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
+        while self.is_full:
             self._room = anyio.Event()
             await self._room.wait()
 

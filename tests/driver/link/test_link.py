@@ -1,11 +1,13 @@
 """The link against a real WebSocket server: the stream, reconnects, commands, fences."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from driver.link.courier import WAITING_MAX
 from driver.link.settings import LinkSettings
@@ -164,6 +166,36 @@ async def test_a_desk_that_is_behind_stops_the_reader(tmp_path: Path) -> None:
                 if seq % 256 == 0:
                     await wire.say(type="ack", seq=seq)
         assert len(seen) == count
+
+
+async def test_a_desk_that_is_behind_for_too_long_ends_the_link_and_loses_nothing(tmp_path: Path) -> None:
+    """Pongs wait behind commands that nobody reads: the link ends, and says why; the plane delivers again."""
+    count = WAITING_MAX + 200
+    async with (
+        serving(write_limit=2**12) as plane,
+        linked(tmp_path, plane.url, settings=dead_after(1.0)) as daemon,
+    ):
+        wire = await first_contact(daemon, plane, window=1_024)
+        daemon.desk.gate = anyio.Event()
+
+        async def flood() -> None:
+            with suppress(ConnectionClosed):
+                for number in range(count):
+                    await wire.command(f"cmd-{number}", kind="run.cancel")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(flood)
+            await eventually(lambda: "the journal was behind" in (daemon.link.statistics().last_error or ""))
+        assert not daemon.desk.gate.is_set()
+        daemon.desk.gate.set()
+        wire = await plane.accept()
+        await wire.welcome(window=1_024)
+        await wire.command("cmd-again", kind="run.cancel")
+        seen: set[str] = set()
+        while "cmd-again" not in seen:
+            frame = await wire.hear()
+            seen.add(frame["command_id"])
+            await wire.say(type="ack", seq=frame["seq"])
 
 
 async def test_a_poison_event_becomes_a_dead_letter(tmp_path: Path) -> None:
