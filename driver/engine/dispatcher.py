@@ -30,7 +30,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from driver.core.attempts import NotSent, Report, ToolCall
+from driver.core.attempts import Answered, NotSent, Phase, Report, ToolCall
 from driver.core.conclusion import Attempted, Outcome
 from driver.core.contracts import ToolName
 from driver.core.reports import judge
@@ -47,8 +47,9 @@ from driver.engine.steps import Steps
 from driver.engine.terms import Terms
 from driver.faults import Boundary
 from driver.providers.describing import Describing
+from driver.providers.listening import Listening
 from driver.providers.protocol import Provider
-from store.events import OperationNotExecuted, OperationStarted
+from store.events import OperationNotExecuted, OperationStarted, OperationSucceeded
 from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import OperationId
@@ -59,7 +60,9 @@ log = structlog.get_logger(__name__)
 Args = TypeVarTuple("Args")
 
 CANCEL_DRAIN_S: Final = 5.0
-"""How long a provider may take over a cancel at the end of a drain (docs/configuration.md)."""
+"""How long a provider may take over a cancel (docs/configuration.md)."""
+MARGIN_S: Final = 0.1
+"""A cancel's outcome is recorded so much before the deadline of its attempt, and so of its command."""
 
 
 class Dispatcher:
@@ -186,7 +189,11 @@ class Dispatcher:
 
     def late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
         """Record a provider's answer that came after its call was no longer waited for."""
-        self._spawn(self._record_late, operation_id, attempt, report)
+        running = self._running.get(operation_id)
+        if running is not None and running.heard is None and running.hears(attempt):
+            running.heard = report
+        else:
+            self._spawn(self._record_late, operation_id, attempt, report)
 
     # ------------------------------------------------------------ the steps
 
@@ -217,6 +224,10 @@ class Dispatcher:
             word = self._judge(running, report, took_ms)
         step = await self._commit_outcome(running, word)
         self._boundary("dispatch.outcome_committed")
+        if running.heard is not None and not isinstance(word, OperationSucceeded):
+            # an error after a cancel may be about the cancel: it is kept, and ends nothing
+            assignment = running.assignment
+            await self._record_late(assignment.operation_id, assignment.attempt, running.heard)
         self._leave(running, step)
 
     async def _prepare(self, running: Running) -> NotSent | None:
@@ -253,7 +264,21 @@ class Dispatcher:
                 "provider_failed", operation_id=running.assignment.operation_id, error=type(exc).__name__
             )
             return broken(running.phase, exc)
+        await self._hear_out(running, provider)
+        if isinstance(running.heard, Answered) and not running.heard.is_error:
+            running.reach(Phase.ANSWERED)
+            return running.heard
         return abandoned(running.phase)
+
+    async def _hear_out(self, running: Running, provider: Provider) -> None:
+        """Give a provider that was told of the cancel a moment to say how far it had got."""
+        if not running.phase.may_have_left or not isinstance(provider, Listening):
+            return
+        assert running.deadline_at is not None, "an intent has a deadline"
+        ends = min(running.cancelled_at + CANCEL_DRAIN_S, self._loop_time(running.deadline_at) - MARGIN_S)
+        assignment = running.assignment
+        with anyio.CancelScope(deadline=ends):
+            await provider.listened(assignment.operation_id, assignment.attempt)
 
     def _judge(self, running: Running, report: Report, duration_ms: int) -> Outcome:
         assignment = running.assignment

@@ -3,13 +3,14 @@
 Part of `driver.engine`; imports `driver.core` and its own siblings.
 """
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
 import anyio
 
-from driver.core.attempts import Phase
+from driver.core.attempts import Phase, Report
 from driver.engine.assignments import Assignment
 from driver.engine.queue import Waiting
 from store.records import Digest
@@ -29,6 +30,10 @@ class Running:
     definition: Digest | None = None
     """Of the tool as it was served when the attempt was prepared, where that is what a person approves."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    cancelled_at: float = math.inf
+    """By the event loop's clock."""
+    heard: Report | None = None
+    """What the provider still said after the call was cancelled."""
 
     def reach(self, phase: Phase) -> None:
         """Note the phase that the call has got to."""
@@ -36,8 +41,14 @@ class Running:
 
     def cancel(self) -> None:
         """Stop preparing or calling; before the first byte the last look sees it too."""
+        if not self.cancelled:
+            self.cancelled_at = anyio.current_time()
         self.cancelled = True
         self.scope.cancel()
+
+    def hears(self, attempt: int) -> bool:
+        """Whether an answer to this attempt is still waited for, though it was cancelled."""
+        return self.cancelled and self.phase.may_have_left and attempt == self.assignment.attempt
 
 
 @dataclass(frozen=True, slots=True)

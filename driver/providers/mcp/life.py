@@ -49,7 +49,7 @@ from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.stdio import StdioWire
 from driver.providers.mcp.tools import ServedTool, read_tools
 from driver.providers.protocol import LateResults, Progress
-from store.records import Digest, JsonObject, JsonValue
+from store.records import Digest, JsonObject, JsonValue, OperationId
 
 CONNECT_S: Final = 60.0
 """For a start, a handshake and the first tool list; a package runner may have to download first."""
@@ -107,7 +107,7 @@ class Life:
         self._doubt: anyio.Event | None = None
         self._retired = False
         self._waiting = 0
-        self._listening = 0
+        self._listened: dict[tuple[OperationId, int], anyio.Event] = {}
 
     # ------------------------------------------------------------------ the connection
 
@@ -229,7 +229,7 @@ class Life:
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._retired and not self._waiting and not self._listening:
+        if self._retired and not self._waiting and not self._listened:
             self._wire.stop()
 
     # ------------------------------------------------------------------ tools
@@ -398,12 +398,18 @@ class Life:
 
     def _listen_to(self, call: ToolCall, exchange: Exchange, *, told: bool = False) -> None:
         exchange.listen_on()
-        if self._listening == LISTENED_MAX or self._tasks is None:
+        if len(self._listened) >= LISTENED_MAX or self._tasks is None:
             log.warning("late_answer_not_awaited", provider=self._settings.name, listened_max=LISTENED_MAX)
             self._give_up(exchange, told)
             return
-        self._listening += 1
+        self._listened[call.operation_id, call.attempt] = anyio.Event()
         self._tasks.start_soon(self._listen, call, exchange, told)
+
+    async def listened(self, operation_id: OperationId, attempt: int) -> None:
+        """See `Listening.listened`."""
+        over = self._listened.get((operation_id, attempt))
+        if over is not None:
+            await over.wait()
 
     def _give_up(self, exchange: Exchange, told: bool) -> None:  # noqa: FBT001 - a task cannot name it
         if not told and not self.over:
@@ -421,7 +427,7 @@ class Life:
             if not _says_nothing(report):
                 self._late(call.operation_id, call.attempt, report)
         finally:
-            self._listening -= 1
+            self._listened.pop((call.operation_id, call.attempt)).set()
             self._end_if_done()
 
     def _report(self, call: ToolCall, reply: Reply) -> Report:

@@ -23,7 +23,7 @@ from driver.providers.mcp.life import ConnectFailed, Life, Mode
 from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.tools import ServedTool
 from driver.providers.protocol import LateResults, Progress
-from store.records import Digest
+from store.records import Digest, OperationId
 
 HOLD_S: Final = 5.0
 """A call waits for a start that is due within this; one that is due later refuses it at once."""
@@ -42,7 +42,7 @@ class _Start:
 
 
 class McpProvider:
-    """A `Provider` of kind `mcp`, which is `Describing`."""
+    """A `Provider` of kind `mcp`, which is `Describing` and `Listening`."""
 
     def __init__(self, settings: McpSettings, late: LateResults) -> None:
         self._settings = settings
@@ -131,6 +131,11 @@ class McpProvider:
         await life.refresh()
         served = life.tool(tool)
         return life.unknown(tool) if served is None else definition_digest(served.definition)
+
+    async def listened(self, operation_id: OperationId, attempt: int) -> None:
+        """See `Listening.listened`."""
+        for life in tuple(self._lives):
+            await life.listened(operation_id, attempt)
 
     async def list_tools(self) -> tuple[ServedTool, ...] | NotSent:
         """Start and connect the server, and return the tools that it really serves."""

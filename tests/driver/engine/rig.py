@@ -5,7 +5,7 @@
 
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ from driver.engine.intake import Intake
 from driver.engine.posture import Limits, Posture
 from driver.engine.recovery import Recovered, recover
 from driver.engine.terms import Terms
-from driver.providers.protocol import Progress
+from driver.providers.protocol import LateResults, Progress
 from store.journal import Journal, open_journal
 from store.records import (
     BootId,
@@ -35,6 +35,7 @@ from store.records import (
     Digest,
     JournalId,
     JsonObject,
+    OperationId,
     OperationRecord,
     RunId,
     StoredEvent,
@@ -85,6 +86,11 @@ class ScriptedProvider:
     held_in_prepare: bool = False
     read_only: bool = False
     """Whether the tool is described, to be believed, as one that only reads."""
+    parting: Report | None = None
+    """What is heard of a call after it was cancelled."""
+    deaf: bool = False
+    """Whether a cancelled call is listened to without an end."""
+    late: LateResults | None = None
     served: JsonObject = field(default_factory=lambda: {"name": "act"})
     """The tool's definition."""
 
@@ -104,6 +110,7 @@ class ScriptedProvider:
         return self.objections.pop(0) if self.objections else self.objection
 
     async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
+        await anyio.lowlevel.checkpoint_if_cancelled()
         for phase in (Phase.CONNECTING, Phase.WRITING, Phase.WRITTEN, Phase.ANSWERED):
             progress(phase)
             if phase is Phase.CONNECTING and self.refusals:
@@ -125,6 +132,12 @@ class ScriptedProvider:
 
     async def definition(self, tool: str) -> Digest | NotSent:
         return definition_digest(self.served)
+
+    async def listened(self, operation_id: OperationId, attempt: int) -> None:
+        if self.parting is not None and self.late is not None:
+            self.late(operation_id, attempt, self.parting)
+        elif self.deaf:
+            await anyio.sleep_forever()
 
     async def close(self) -> None: ...
 
@@ -274,11 +287,13 @@ async def engine(
     confirmed: bool = True,
     clock: Clock | None = None,
     undeclared: bool = False,
+    others: Mapping[str, Contract] | None = None,
     boundary: Callable[[str], None] = lambda _name: None,
 ) -> AsyncGenerator[Rig]:
     """Open the journal in `folder`, recover, and run the engine until the block ends."""
     clock = clock or Clock()
-    contracts = Contracts(tools={} if undeclared else {ToolName("tools", "act"): contract or DECLARED})
+    tools = {} if undeclared else {"act": contract or DECLARED, **(others or {})}
+    contracts = Contracts(tools={ToolName("tools", name): item for name, item in tools.items()})
     terms = Terms(contracts, {"tools": provider})
     settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
     (folder / "run").mkdir(exist_ok=True)
@@ -287,6 +302,7 @@ async def engine(
         rig = _build(journal, provider, clock, terms, bounds or limits(), boundary)
         rig.recovered = recovered
         rig.posture.confirmed = confirmed
+        provider.late = rig.dispatcher.late
         async with anyio.create_task_group() as tasks:
             await tasks.start(rig.dispatcher.run)
             rig.dispatcher.enqueue(recovered.waiting)

@@ -1,0 +1,184 @@
+"""A cancel in each moment of an operation's life, and what a cancelled call still says."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from driver.core.attempts import Answered, PeerError, Phase, Report, Silence
+from driver.core.contracts import Contract, MetaKey
+from store.lifecycle import Effect, State
+from tests.driver.engine.rig import ScriptedProvider, call, command, engine, limits
+
+pytestmark = pytest.mark.anyio
+
+RETRIED = Contract(
+    declared=True,
+    idempotent=True,
+    dedupe_horizon_s=100.0,
+    key_carrier=MetaKey(),
+    retry="same-key",
+    retry_backoff_s=30.0,
+)
+
+
+async def cancelled(
+    tmp_path: Path, provider: ScriptedProvider, contract: Contract | None = None
+) -> tuple[State, str | None, Effect, list[str]]:
+    """Cancel a call that has left; return what it ended as, and what the journal says."""
+    async with engine(tmp_path, provider, contract=contract) as rig:
+        await rig.intake.deliver([call(expires_in_ms=60_000)])
+        await provider.arrived.wait()
+        await rig.intake.deliver([command("command.cancel", "cancel-1", target_command_id="cmd-1")])
+        await rig.settled()
+        while rig.dispatcher.slots.in_use:
+            await anyio.lowlevel.checkpoint()
+        ended = await rig.operation()
+        kinds = await rig.kinds()
+    return ended.state, ended.reason, ended.effect, kinds
+
+
+async def test_a_tool_that_had_done_it_already_says_so(tmp_path: Path) -> None:
+    """The answer is the outcome: the cancel came too late."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN, parting=Answered(result={"content": []}))
+    state, reason, effect, kinds = await cancelled(tmp_path, provider)
+    assert (state, reason, effect) == (State.SUCCEEDED, None, Effect.OCCURRED)
+    assert "operation.late_result" not in kinds
+
+
+@pytest.mark.parametrize(
+    "parting", [PeerError(code=-32800, message="cancelled"), Answered(result={}, is_error=True)]
+)
+@pytest.mark.parametrize("error_means", ["reported", "none"])
+async def test_an_error_after_a_cancel_settles_nothing(
+    tmp_path: Path, parting: Report, error_means: str
+) -> None:
+    """It may be about the cancel, from a tool that was stopped halfway: it is kept, and proves nothing."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN, parting=parting)
+    contract = replace(Contract(declared=True), error_means=error_means)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    state, reason, effect, kinds = await cancelled(tmp_path, provider, contract)
+    assert (state, reason, effect) == (State.UNKNOWN, "cancelled_after_dispatch", Effect.UNKNOWN)
+    assert kinds[-2:] == ["operation.unknown", "operation.late_result"]
+
+
+async def test_a_deaf_tool_is_waited_for_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the outcome is what is known: nothing."""
+    monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 0.2)
+    provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
+    began = anyio.current_time()
+    state, reason, _, _ = await cancelled(tmp_path, provider)
+    assert 0.2 <= anyio.current_time() - began < 3
+    assert (state, reason) == (State.UNKNOWN, "cancelled_after_dispatch")
+
+
+@pytest.mark.parametrize(("execution_s", "expires_in_ms"), [(60.0, 600), (0.6, 60_000)])
+async def test_a_deaf_tool_is_never_waited_for_beyond_the_deadline(
+    tmp_path: Path, execution_s: float, expires_in_ms: int
+) -> None:
+    """The command's own expiry is the ceiling, and the outcome is recorded before it."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
+    contract = Contract(declared=True, execution_s=execution_s)
+    async with engine(tmp_path, provider, contract=contract) as rig:
+        await rig.intake.deliver([call(expires_in_ms=expires_in_ms)])
+        await provider.arrived.wait()
+        await rig.intake.deliver([command("run.cancel", "cancel-1")])
+        ended = await rig.settled()
+    assert (ended.state, ended.reason) == (State.UNKNOWN, "cancelled_after_dispatch")
+    assert ended.ended_at is not None
+    assert ended.deadline_at is not None
+    assert ended.ended_at < ended.deadline_at
+
+
+async def test_an_answer_that_comes_after_the_wait_is_a_late_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It settles the operation all the same."""
+    monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 0.05)
+    provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
+    async with engine(tmp_path, provider) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.intake.deliver([command("run.cancel", "cancel-1")])
+        unknown = await rig.settled()
+        while rig.dispatcher.slots.in_use:
+            await anyio.lowlevel.checkpoint()
+        rig.dispatcher.late(unknown.operation_id, 1, Answered(result={"content": []}))
+        await rig.reaches("operation.late_result")
+        settled = await rig.operation()
+    assert (unknown.state, settled.state, settled.effect) == (State.UNKNOWN, State.UNKNOWN, Effect.OCCURRED)
+
+
+async def test_a_drain_waits_for_cancelled_calls_within_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is cancelled at the end of a drain may still tell what it did."""
+    monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 0.2)
+    provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
+    async with engine(tmp_path, provider, bounds=limits(drain_s=0.05)) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        rig.posture.draining = True
+        await rig.dispatcher.drain()
+        assert rig.dispatcher.slots.in_use == 0
+        assert (await rig.operation()).reason == "cancelled_after_dispatch"
+
+
+async def test_one_cancel_of_a_run_ends_its_operations_in_every_moment(tmp_path: Path) -> None:
+    """Waiting for a slot, for a person, for another attempt, or running: each ends as it can be proven."""
+    lost = Silence(cause="connection_lost", message="gone")
+    provider = ScriptedProvider(answers=[lost])
+    asked = Contract(declared=True, approval="required")
+    async with engine(
+        tmp_path, provider, contract=RETRIED, others={"ask": asked}, bounds=limits(inflight_max=1)
+    ) as rig:
+        await rig.intake.deliver([call("resting")])
+        await rig.reaches("operation.attempt_ended")
+        await rig.intake.deliver([call("asking", tool="tools/ask")])
+        await rig.reaches("operation.approval_requested")
+        provider.held_at = Phase.WRITTEN
+        await rig.intake.deliver([call("running", arguments={"n": 2}), call("waiting", arguments={"n": 3})])
+        await provider.arrived.wait()
+        await rig.intake.deliver([command("run.cancel", "cancel-1")])
+        for name in ("resting", "asking", "running", "waiting"):
+            await rig.settled(name)
+        found = {
+            name: ((await rig.operation(name)).state, (await rig.operation(name)).reason)
+            for name in ("resting", "asking", "running", "waiting")
+        }
+        assert (rig.dispatcher.depth, rig.dispatcher.unapproved) == (0, 0)
+    assert found == {
+        "resting": (State.UNKNOWN, "connection_lost"),
+        "asking": (State.NOT_EXECUTED, "cancelled"),
+        "running": (State.UNKNOWN, "cancelled_after_dispatch"),
+        "waiting": (State.NOT_EXECUTED, "cancelled"),
+    }
+    assert len(provider.executed) == 2
+
+
+@pytest.mark.parametrize("boundary", ["dispatch.intent_committed", "dispatch.before_call"])
+async def test_a_cancel_at_the_point_of_no_return_is_seen_before_the_first_byte(
+    tmp_path: Path, boundary: str
+) -> None:
+    """After the intent and before the call nothing has left, and that is proof."""
+    provider = ScriptedProvider()
+    strike: list[Callable[[], None]] = []
+
+    def at(name: str) -> None:
+        if name == boundary and strike:
+            strike.pop()()
+
+    async with engine(tmp_path, provider, boundary=at) as rig:
+
+        def cancel() -> None:
+            for running in list(rig.dispatcher._running):
+                rig.dispatcher.cancel(running)
+
+        strike.append(cancel)
+        await rig.intake.deliver([call()])
+        ended = await rig.settled()
+    assert (ended.state, ended.reason) == (State.NOT_EXECUTED, "cancelled")
+    assert provider.executed == []
