@@ -14,6 +14,7 @@ from store.records import (
     Chain,
     CommandId,
     Digest,
+    Identical,
     JournalId,
     JsonObject,
     JsonValue,
@@ -52,7 +53,7 @@ class CommandAccepted(EventData):
     tool: str | None = optional()
     args_digest: Digest | None = optional()
     write: bool | None = optional()
-    identical: Literal["guard-unsettled", "once-per-run", "allow"] | None = optional()
+    identical: Identical | None = optional()
     expires_at: Timestamp | None = optional()
     repeat: bool | None = optional()
     resumes: tuple[RunId, ...] | None = optional()

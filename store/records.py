@@ -8,7 +8,7 @@ here knows SQL, a clock or the network. Times are RFC 3339 text in UTC with micr
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Generic, NewType, TypeAlias, TypeVar, Union
+from typing import Final, Generic, Literal, NewType, TypeAlias, TypeVar, Union
 
 from store.lifecycle import Effect, Source, State
 
@@ -29,6 +29,16 @@ Timestamp = NewType("Timestamp", str)
 # Not `TypeAliasType`: pyright loses the recursion where a module names JsonObject first.
 JsonValue: TypeAlias = Union[bool, int, float, str, "list[JsonValue]", "dict[str, JsonValue]", None]
 JsonObject: TypeAlias = dict[str, JsonValue]
+
+
+FRAME_BYTES_MAX: Final = 1_048_576
+"""The largest frame either side takes, unless it says otherwise (docs/protocol.md, section 1)."""
+TOOL_CALL: Final = "tool.call"
+"""The one kind of command that becomes an operation."""
+Identical: TypeAlias = Literal["guard-unsettled", "once-per-run", "allow"]
+"""What a contract says of equal calls in a run."""
+IDENTICAL_DEFAULT: Final[Identical] = "guard-unsettled"
+"""What it says where it does not say."""
 
 
 class Origin(StrEnum):

@@ -1,6 +1,6 @@
 """The tables of the configuration that belong to the daemon itself, and the whole of it: `Config`.
 
-Part of `driver.config`; imports `driver.config.table` and `driver.config.providers`. Names, defaults and
+Part of `driver.config`; imports its siblings and the limits of `driver.core`. Names, defaults and
 units are those of the contract (docs/configuration.md). What keys mean together is checked in
 `driver.config.rules`, what is not built yet is refused in `driver.config.support`.
 """
@@ -29,8 +29,10 @@ from driver.config.fields import (
     wanted,
 )
 from driver.config.providers import ProviderTable
+from driver.config.sockets import INSPECT_SOCKET, OPERATOR_SOCKET
 from driver.config.table import Table
 from driver.core.fields import TEXT_MAX
+from driver.core.frames import FRAME_BYTES_MAX
 
 
 def _fits_hello(driver_id: str) -> str:
@@ -67,7 +69,7 @@ class ControlTable(Table):
     proxy: HttpUrl | None = None
     allow_plaintext: bool = False
     dead_after_s: Duration = 20.0
-    max_frame_bytes: FrameBytes = 1_048_576
+    max_frame_bytes: FrameBytes = FRAME_BYTES_MAX
     intent_ack: Literal["off", "required"] = "off"
     intent_ack_timeout_s: Duration = 10.0
 
@@ -136,9 +138,9 @@ class Config(Table):
     @property
     def inspect_socket(self) -> Path:
         """The local API for reading."""
-        return self.driver.runtime_dir / "inspect.sock"
+        return self.driver.runtime_dir / INSPECT_SOCKET
 
     @property
     def operator_socket(self) -> Path:
         """The local API for reading and writing."""
-        return self.driver.runtime_dir / "operator.sock"
+        return self.driver.runtime_dir / OPERATOR_SOCKET

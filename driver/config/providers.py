@@ -34,6 +34,7 @@ from driver.config.fields import (
     Variable,
 )
 from driver.config.table import Table
+from store.records import IDENTICAL_DEFAULT, Identical
 
 
 class ProbeTable(Table):
@@ -67,7 +68,7 @@ class ToolTable(Table):
     approval: Literal["none", "required"] = "none"
     approval_expires_s: Duration = 3600.0
     error_means: Literal["reported", "none", "unsettled"] = "reported"
-    identical: Literal["guard-unsettled", "once-per-run", "allow"] = "guard-unsettled"
+    identical: Identical = IDENTICAL_DEFAULT
     redact: Array[RedactPath] = ()
     receipt: ExpressionText | None = None
     probe: ProbeTable | None = None

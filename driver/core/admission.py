@@ -21,11 +21,20 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from driver.core.commands import STARTS_WORK, CommandData, InvalidData, ToolCallData, parse_data
-from driver.core.contracts import IdenticalRule
 from driver.core.frames import CommandFrame, InvalidCommand
 from driver.core.identity import Digester, content_digest, sha256
 from store.lifecycle import Effect, Source, State
-from store.records import CommandRecord, Digest, Fence, JournalId, OperationId, OperationRecord, RunId
+from store.records import (
+    IDENTICAL_DEFAULT,
+    CommandRecord,
+    Digest,
+    Fence,
+    Identical,
+    JournalId,
+    OperationId,
+    OperationRecord,
+    RunId,
+)
 
 PlainCode: TypeAlias = Literal["conflict", "overloaded", "draining", "fenced", "no_room"]
 LookalikeCode: TypeAlias = Literal[
@@ -77,7 +86,7 @@ class AdmissionFacts:
     unapproved: int = 0
     approvals_max: int = 1
     write: bool = False
-    identical: IdenticalRule = "guard-unsettled"
+    identical: Identical = IDENTICAL_DEFAULT
     run_ended: bool = False
     run_unsettled: int = 0
     run_unsettled_max: int = 1

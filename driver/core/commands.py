@@ -27,7 +27,7 @@ from driver.core.fields import (
     validated,
 )
 from store.lifecycle import Effect
-from store.records import JsonObject
+from store.records import TOOL_CALL, JsonObject
 
 RESUMES_MAX: Final = 64
 """Runs that one call can continue."""
@@ -56,7 +56,7 @@ EffectField = Annotated[Effect, Field(strict=False)]
 class ToolCallData:
     """One call of a tool: one operation. `resumes` are run ids that this run continues."""
 
-    KIND: ClassVar[str] = "tool.call"
+    KIND: ClassVar[str] = TOOL_CALL
     tool: Name
     arguments: Object
     repeat: Flag = False

@@ -1,7 +1,8 @@
 """What the configuration promises about each tool, as values that decisions are made from.
 
-Part of `driver.core`, pure: imports only `driver.core.{expressions,redaction}`. `driver.config` validates the
-TOML and builds these; nothing here repeats its checks, except those without which a decision would be wrong.
+Part of `driver.core`, pure: imports `driver.core.{expressions,redaction}` and `store.records`. `driver.config`
+validates the TOML and builds these; nothing here repeats its checks, except those without which a decision
+would be wrong.
 
 Every default is the careful one: a tool that nobody declared is a write, without a promise of idempotency.
 
@@ -17,12 +18,12 @@ from typing import Final, Literal, Self, TypeAlias
 
 from driver.core.expressions import Expression
 from driver.core.redaction import Redaction
+from store.records import IDENTICAL_DEFAULT, Identical
 
 ToolEffect: TypeAlias = Literal["read", "write"]
 RetryRule: TypeAlias = Literal["never", "same-key"]
 ApprovalRule: TypeAlias = Literal["none", "required"]
 ErrorMeans: TypeAlias = Literal["reported", "none", "unsettled"]
-IdenticalRule: TypeAlias = Literal["guard-unsettled", "once-per-run", "allow"]
 
 META_KEY: Final = "dev.effectd/idempotency-key"
 """Where `key = "meta"` puts the idempotency key within a call's `_meta`."""
@@ -155,7 +156,7 @@ class Contract:
     approval: ApprovalRule = "none"
     approval_expires_s: float = 3600.0
     error_means: ErrorMeans = "reported"
-    identical: IdenticalRule = "guard-unsettled"
+    identical: Identical = IDENTICAL_DEFAULT
     redact: Redaction | None = None
     receipt: Expression | None = None
 

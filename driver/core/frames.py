@@ -28,14 +28,13 @@ from driver.core.fields import (
     TimestampField,
     TraceParent,
 )
+from store.records import FRAME_BYTES_MAX as FRAME_BYTES_MAX  # noqa: PLC0414 - the plane may not import store
 from store.records import Chain, CommandId, JournalId, JsonValue, RunId
 
 PROTOCOL: Final = 1
 """The version that `hello` names."""
 SUBPROTOCOL: Final = "effectd.v1"
 """The WebSocket subprotocol of that version."""
-FRAME_BYTES_MAX: Final = 1_048_576
-"""The largest frame either side takes, unless it says otherwise (docs/protocol.md, section 1)."""
 FRAME_BYTES_MIN: Final = 256
 """The least that a plane can announce: no event is shorter, so below it nothing could ever be sent."""
 WINDOW: Final = 256

@@ -1,6 +1,6 @@
 """What can go wrong at the local sockets, and how it is said.
 
-Part of `driver.local`; imports only the standard library.
+Part of `driver.local`; imports a socket's limit from `driver.config`.
 
     LocalError
     ├── SocketError            the sockets cannot be made: the daemon does not start
@@ -16,10 +16,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
 
-SOCKET_PATH_BYTES_MAX: Final = 107
-"""`sun_path` of Linux is 108 bytes with its final zero (unix(7))."""
+from driver.config.sockets import SOCKET_PATH_BYTES_MAX
 
 
 class LocalError(Exception):

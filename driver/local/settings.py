@@ -1,14 +1,12 @@
 """Where the local API listens, and every limit of it, named once.
 
-Part of `driver.local`; imports only the standard library.
+Part of `driver.local`; imports the sockets' names from `driver.config`.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
-INSPECT_SOCKET: Final = "inspect.sock"
-OPERATOR_SOCKET: Final = "operator.sock"
+from driver.config.sockets import INSPECT_SOCKET, OPERATOR_SOCKET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The two listening Unix sockets, and the folder that they stand in.
 
-Part of `driver.local`; imports only the standard library and its own errors. Everything here blocks,
+Part of `driver.local`; imports its own errors and a limit of `driver.config`. Everything here blocks,
 briefly: call it in a worker thread.
 
 The daemon holds the lock on its state folder before it comes here, so no second daemon of the same journal
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from driver.config.sockets import SOCKET_PATH_BYTES_MAX
 from driver.local.errors import (
-    SOCKET_PATH_BYTES_MAX,
     NotASocket,
     RuntimeDirUnsafe,
     SocketInUse,

@@ -27,7 +27,6 @@ from driver.core.commands import (
     RunEndData,
     ToolCallData,
 )
-from driver.core.contracts import IdenticalRule
 from driver.core.frames import CommandFrame, InvalidCommand
 from driver.core.identity import content_digest
 from store.lifecycle import Effect, Source, State
@@ -36,6 +35,7 @@ from store.records import (
     CommandRecord,
     Digest,
     Fence,
+    Identical,
     JournalId,
     OperationId,
     OperationRecord,
@@ -283,7 +283,7 @@ def test_look_alikes(twin: OperationRecord, guarded: str, once: str, *, repeat: 
     command = asks(replace(CALL, repeat=repeat))
     facts = replace(FACTS, twins=(twin,))
 
-    def under(rule: IdenticalRule) -> Decision:
+    def under(rule: Identical) -> Decision:
         return admit(command, replace(facts, identical=rule))
 
     assert verdict(under("guard-unsettled")) == ("Accept" if repeat else guarded)

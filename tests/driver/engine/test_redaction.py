@@ -9,12 +9,12 @@ import pytest
 from driver.core.answers import Repeat, Reply
 from driver.core.attempts import Answered, NotSent, PeerError, Report, Silence
 from driver.core.codec import parse_from_plane
-from driver.core.contracts import Contract, IdenticalRule, MetaKey
+from driver.core.contracts import Contract, MetaKey
 from driver.core.expressions import Expression
 from driver.core.frames import CommandFrame, InvalidCommand
 from driver.core.identity import args_digest, content_digest
 from driver.core.redaction import MARKER, Redaction
-from store.records import CommandId, JsonObject, JsonValue
+from store.records import CommandId, Identical, JsonObject, JsonValue
 from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, engine
 
 pytestmark = pytest.mark.anyio
@@ -226,7 +226,7 @@ async def test_a_redelivery_is_recognised_whatever_its_contract_says_by_now(
 @pytest.mark.parametrize(("before", "after"), CHANGES, ids=["gains", "loses", "keeps", "has none"])
 @pytest.mark.parametrize("identical", ["guard-unsettled", "once-per-run"])
 async def test_a_look_alike_is_found_whatever_its_contract_says_by_now(
-    tmp_path: Path, before: Contract, after: Contract, identical: IdenticalRule
+    tmp_path: Path, before: Contract, after: Contract, identical: Identical
 ) -> None:
     """Equal arguments are equal under either digest; others are not."""
     lost = Silence(cause="deadline", message="no answer in time")
