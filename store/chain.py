@@ -27,7 +27,9 @@ def digest(body: bytes) -> Digest:
 
 def extend(previous: Chain, event_digest: Digest) -> Chain:
     """Return the chain value after the event with `event_digest`."""
-    return Chain(hashlib.sha256(f"{previous}{event_digest}".encode("ascii")).hexdigest()[:CHAIN_DIGITS])
+    # ASCII, except in a damaged journal, where it must not match, and must not raise
+    inputs = f"{previous}{event_digest}".encode("ascii", "backslashreplace")
+    return Chain(hashlib.sha256(inputs).hexdigest()[:CHAIN_DIGITS])
 
 
 def seal(body: bytes, chain: Chain) -> bytes:

@@ -14,6 +14,7 @@ memory or locks silently leaves the journal in another mode, with other promises
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar, cast
 from urllib.parse import quote
@@ -74,6 +75,11 @@ class JournalConnection(aiosqlite.Connection):
         """
         await self.run(sqlite3.Connection.interrupt)
         await self.close()
+
+
+lossless_text: Final = partial(str, encoding="utf-8", errors="surrogateescape")
+"""A column's text for whoever looks for damage. Bytes that are no UTF-8 become lone surrogates, which no text
+of ours has; by itself, Python would raise in the middle of a page."""
 
 
 def uri(path: Path, mode: str) -> str:

@@ -74,7 +74,8 @@ def row_digest(*values: str | int | None) -> str:
 
     SQLite's integrity_check does not see a flipped bit in a value.
     """
-    return hashlib.sha256(json.dumps(values).encode("ascii")).hexdigest()[:32]
+    # a damaged row may hold a value of any type
+    return hashlib.sha256(json.dumps(values, default=repr).encode("ascii")).hexdigest()[:32]
 
 
 def _row(head: Head) -> tuple[str | int | None, ...]:

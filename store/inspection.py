@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from store import chain, files, schema, wal
-from store.connection import BUSY_TIMEOUT_S, PAGE_BYTES, uri
+from store.connection import BUSY_TIMEOUT_S, PAGE_BYTES, lossless_text, uri
 from store.errors import (
     JournalBusy,
     JournalDamaged,
@@ -41,7 +41,7 @@ TAIL: Final = 64
 def inspect(path: Path, identity: Identity, *, tail: bool = True) -> Head:
     """Return the journal's head, once everything that can be told in a short time is right.
 
-    Without `tail`, the newest events are not looked at: `store.verify` looks at all of them, and goes on.
+    Without `tail`, tables and newest events are not looked at: `store.verify` looks at all, and goes on.
 
     Raises one of the `OpenRefused`, or `JournalFailed` where the disk does not answer.
     """
@@ -51,6 +51,7 @@ def inspect(path: Path, identity: Identity, *, tail: bool = True) -> Head:
         if header is not None:
             _check_wal(path, header)
         if tail:
+            _check_schema(connection, path)
             check_tail(connection, head, path)
         return head
 
@@ -95,12 +96,22 @@ def looking(path: Path, *, alone: bool = False) -> Generator[sqlite3.Connection]
         with closing(
             sqlite3.connect(target, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         ) as connection:
+            connection.text_factory = lossless_text
+            connection.execute(
+                "PRAGMA cell_size_check = ON"
+            )  # what the journal's own connection looks at, too
             yield connection
     except sqlite3.DatabaseError as error:
         raise _refusal(path, error) from error
+    except UnicodeDecodeError as error:
+        raise JournalDamaged(path, _GARBLED) from error
     finally:
         for file in made:
             file.unlink(missing_ok=True)
+
+
+_GARBLED: Final = "SQLite names something in it that is no text"
+"""Python cannot decode such an error message, and raises for that instead."""
 
 
 def _refusal(path: Path, error: sqlite3.DatabaseError) -> OpenRefused | JournalFailed:
@@ -136,6 +147,10 @@ def _identify(connection: sqlite3.Connection, path: Path, identity: Identity) ->
         raise NotAJournal(path, f"its application_id is {application_id:#x}, not {schema.APPLICATION_ID:#x}")
     if (version := schema.version(connection)) > schema.VERSION:
         raise JournalNewer(path, found=version, known=schema.VERSION)
+    if version < schema.FIRST:
+        raise JournalDamaged(
+            path, f"the version of its schema is {version}, and the first one is {schema.FIRST}"
+        )
     try:
         head = read_head(connection)
     except HeadDamaged as error:
@@ -151,7 +166,7 @@ def _identify_with_wal(
     """Identify the journal; where that fails because of a `-wal` that belongs to something else, say so."""
     try:
         return _identify(connection, path, identity)
-    except (sqlite3.DatabaseError, OpenRefused) as refusal:
+    except (sqlite3.DatabaseError, UnicodeDecodeError, OpenRefused) as refusal:
         if isinstance(refusal, sqlite3.DatabaseError) and not _blames_content(refusal):
             raise  # a full disk or a failing one says nothing about whose -wal it is
         if has_wal and (ours := _identified_alone(path, identity)):
@@ -179,6 +194,15 @@ def _check_wal(path: Path, header: wal.WalHeader) -> None:
         raise JournalTruncated(path, f"{len(missing)} pages are neither in it nor in its -wal")
 
 
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `JournalDamaged` where a table or a view is not the one that each statement relies on.
+
+    Indexes are left to `effectd verify`: without one a statement is slow, and right.
+    """
+    if schema.version(connection) == schema.VERSION and (wrong := schema.missing(connection)):
+        raise JournalDamaged(path, f"its schema lacks {', '.join(wrong)}, or has another one of that name")
+
+
 def check_tail(connection: sqlite3.Connection, head: Head, path: Path) -> None:
     """Raise `JournalDamaged` unless the newest events follow each other, and lead to the head."""
     newest = connection.execute(STATEMENTS["last_seq"]).fetchone()[0] or 0
@@ -198,12 +222,14 @@ def check_tail(connection: sqlite3.Connection, head: Head, path: Path) -> None:
         raise JournalDamaged(path, "the hash chain does not lead to its end")
 
 
-def broken_link(before: Chain | None, *, digest: str, value: str, body: bytes | None) -> str | None:
+def broken_link(before: Chain | None, *, digest: str, value: str, body: object) -> str | None:
     """Return what is wrong with an event's place in the chain, or None.
 
-    `before` is None where it is not known, and `body` where it was erased.
+    `before` is None where it is not known, and `body` where it was erased; unless damaged, it is bytes.
     """
     if body is not None:
+        if not isinstance(body, bytes):
+            return "its content is not bytes"
         try:
             inner, sealed = chain.unseal(body)
         except ValueError as error:

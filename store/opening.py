@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from store import files, generation
 from store.connection import JournalConnection, configure, connect
 from store.creation import create
-from store.errors import FolderUnusable
+from store.errors import FolderUnusable, JournalDamaged
 from store.folder import Folder, entered
 from store.head import Ledger, read_head
 from store.identity import Identity, read_identity
@@ -23,6 +24,8 @@ from store.records import timestamp
 from store.schema import migrate
 from store.settings import JournalSettings
 from store.writer import Writer, failure
+
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,8 @@ async def open_connection(
         return connection, await connection.run(begin)
     except sqlite3.Error as error:
         await connection.abandon()
+        if error.sqlite_errorcode & 0xFF in _DAMAGE:
+            raise JournalDamaged(opened.path, str(error)) from error
         raise failure(error, "opening") from error
     except BaseException:
         await connection.abandon()

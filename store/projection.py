@@ -199,15 +199,16 @@ def judged(operation: OperationRecord, changes: dict[str, Any], known: Iterable[
 
 def listed(operation: OperationRecord) -> bool:
     """Whether a judged operation is listed as unsettled."""
-    return is_listed(_standing(operation))
+    return is_listed(standing_of(operation))
 
 
 def erasable(operation: OperationRecord) -> bool:
     """Whether a judged operation's content may be erased, once its receipt is acknowledged."""
-    return is_erasable(_standing(operation))
+    return is_erasable(standing_of(operation))
 
 
-def _standing(operation: OperationRecord) -> Standing:
+def standing_of(operation: OperationRecord) -> Standing:
+    """Return what decides how a judged operation is treated."""
     return Standing(
         write=operation.write,
         state=operation.state,

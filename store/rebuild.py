@@ -52,7 +52,7 @@ def differences(view: View) -> Iterator[tuple[str, str]]:
             try:
                 replay(rebuilt, event, view)
             except Exception as error:  # noqa: BLE001 - whatever a damaged event leads to
-                yield "events", f"event {event.seq} cannot be projected: {error!r}"
+                yield "events", f"event {event.seq} cannot be projected: {type(error).__name__}: {error}"
                 return
         for table in PROJECTIONS:
             yield from _compare(table, view.ledger, rebuilt)

@@ -24,6 +24,7 @@ def _migrations() -> tuple[tuple[int, str], ...]:
 
 
 MIGRATIONS: Final = _migrations()
+FIRST: Final = MIGRATIONS[0][0]
 VERSION: Final = MIGRATIONS[-1][0]
 EXPECTED: Final = (files("store") / "schema.sql").read_text(encoding="utf-8")
 """What `describe` returns for a journal of this version."""
@@ -49,6 +50,16 @@ def migrate(connection: sqlite3.Connection) -> None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def missing(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Return the names of the tables and views of `VERSION` that the file has not, or has otherwise."""
+    found = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema")}
+    return tuple(
+        sql.split(maxsplit=3)[2]
+        for sql in EXPECTED.split(";\n\n")
+        if sql.startswith(("CREATE TABLE", "CREATE VIEW")) and sql not in found
+    )
 
 
 def describe(connection: sqlite3.Connection) -> str:

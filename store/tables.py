@@ -23,6 +23,7 @@ from store.records import CommandRecord, JsonObject, OperationId, OperationRecor
 
 TOOL_CALL: Final = "tool.call"
 RUN_END: Final = "run.end"
+IDENTICAL_DEFAULT: Final = "guard-unsettled"
 
 # Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3
 # first looks for an adapter, at several microseconds each.
@@ -192,7 +193,7 @@ def _insert_operation(ledger: Ledger, fact: Fact, data: CommandAccepted, place: 
         data.tool,
         data.args_digest,
         int(write),
-        data.identical or "guard-unsettled",
+        data.identical or IDENTICAL_DEFAULT,
         int(data.repeat is True),
         State.ACCEPTED.value,
         Effect.UNKNOWN.value,
@@ -258,6 +259,7 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
         _set_due(ledger, after, fact.seq if terminal else row.receipt_seq)
     else:
         ledger.execute("count_in_run", (0, 0, fact.at, row.run))
+        _set_due(ledger, row.record, row.receipt_seq)  # the event may be the first to withhold something
     if terminal:
         ledger.execute("set_receipt", (fact.seq, fact.data.KIND, row.command))
     return Place(run=row.run, command=row.command, operation=row.id)

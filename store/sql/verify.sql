@@ -2,27 +2,45 @@
 
 -- name: verify_events
 SELECT
-  v.seq, v.kind, v.at, v.run_id, v.command_id, v.operation_id, v.terminal, v.digest, v.chain, v.body, c.receipt_seq
-FROM events AS e CROSS JOIN event_rows AS v ON v.seq = e.seq LEFT JOIN commands AS c ON c.id = e.command
+  v.seq, v.kind, v.at, v.run_id, v.command_id, v.operation_id, v.terminal, v.digest, v.chain, v.body, c.receipt_seq,
+  p.seq
+FROM
+  events AS e
+  CROSS JOIN event_rows AS v ON v.seq = e.seq
+  LEFT JOIN commands AS c ON c.id = e.command
+  LEFT JOIN payloads AS p ON p.seq = e.seq
 WHERE e.seq > ? ORDER BY e.seq LIMIT ?;
 
 -- name: verify_payloads
-SELECT p.seq, p.digest, p.body, e.body
-FROM payloads AS p LEFT JOIN events AS e ON e.seq = p.seq
+SELECT
+  p.seq, p.digest, p.redact, p.due, p.body, e.kind, e.body, c.receipt_seq,
+  o.write, o.state, o.effect, o.effect_by, o.error_means
+FROM
+  payloads AS p
+  LEFT JOIN events AS e ON e.seq = p.seq
+  LEFT JOIN commands AS c ON c.id = e.command
+  LEFT JOIN operations AS o ON o.id = e.operation
 WHERE p.seq > ? ORDER BY p.seq LIMIT ?;
 
 -- name: verify_commands
-SELECT c.id, c.command_id, c.receipt_seq, c.receipt_kind, e.kind, e.terminal, e.command
-FROM commands AS c LEFT JOIN events AS e ON e.seq = c.receipt_seq
+SELECT
+  c.id, c.command_id, r.run_id, c.kind, c.origin, c.content_digest, c.operation_id, c.accepted_seq, c.accepted_at,
+  c.receipt_seq, c.receipt_kind, c.expires_at, e.kind, e.terminal, e.command, a.body
+FROM
+  commands AS c
+  LEFT JOIN runs AS r ON r.id = c.run
+  LEFT JOIN events AS e ON e.seq = c.receipt_seq
+  LEFT JOIN events AS a ON a.seq = coalesce(c.accepted_seq, c.receipt_seq)
 WHERE c.id > ? ORDER BY c.id LIMIT ?;
 
 -- name: verify_operations
 SELECT
-  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
-  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
-  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
-  parent_operation_id
-FROM operation_rows WHERE id > ? ORDER BY id LIMIT ?;
+  o.id, o.command, o.run, o.receipt_seq, o.listed, o.operation_id, o.command_id, o.run_id, o.origin, o.tool,
+  o.args_digest, o.write, o.identical, o.repeat, o.state, o.effect, o.effect_by, o.guards, o.reason, o.error_means,
+  o.receipt, o.attempt_count, o.metadata, o.accepted_seq, o.started_seq, o.result_seq, o.accepted_at, o.started_at,
+  o.ended_at, o.deadline_at, o.expires_at, o.parent_operation_id, a.body
+FROM operation_rows AS o LEFT JOIN events AS a ON a.seq = o.accepted_seq
+WHERE o.id > ? ORDER BY o.id LIMIT ?;
 
 -- name: verify_runs
 SELECT

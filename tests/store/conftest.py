@@ -1,13 +1,16 @@
 """A journal in a folder of its own, an exact clock, and identities that count up."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 
 from store.journal import Journal, JournalSettings, open_journal
+from tests.store.filled import fill
 
 
 class Clock:
@@ -61,3 +64,24 @@ def opened(settings: JournalSettings, clock: Clock) -> Open:
         return open_journal(changed, clock=clock, new_id=new_id, boundary=boundary)
 
     return open_
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed journal with something in every table, made once."""
+    folder = tmp_path_factory.mktemp("template")
+
+    async def make() -> None:
+        settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
+        async with open_journal(settings, clock=Clock(), new_id=Ids()) as journal:
+            await fill(journal)
+
+    anyio.run(make)
+    return folder / "state"
+
+
+@pytest.fixture
+def journal_file(settings: JournalSettings, template: Path) -> Path:
+    """A copy of the template: the test's own to damage."""
+    shutil.copytree(template, settings.state_dir)
+    return settings.state_dir / "journal.db"

@@ -163,6 +163,41 @@ async def test_a_newer_schema_is_refused(opened: Open, state: Path, journal_file
     await refused(opened, JournalNewer, "schema is 99", state)
 
 
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("PRAGMA user_version = 0", "version of its schema is 0"),
+        ("PRAGMA user_version = -7", "version of its schema is -7"),
+        ("DROP TABLE deliveries", "lacks deliveries"),
+        ("DROP VIEW event_rows", "lacks event_rows"),
+        ("ALTER TABLE attempts ADD COLUMN more TEXT", "lacks attempts"),
+    ],
+)
+async def test_a_schema_that_nobody_made_is_refused(
+    opened: Open, state: Path, journal_file: Path, sql: str, problem: str
+) -> None:
+    """Neither migrated once more, nor opened only to fail at the first statement that needs what is gone."""
+    await fill(opened, 1)
+    with closing(sqlite3.connect(journal_file)) as other:
+        other.execute(sql)
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    await refused(opened, JournalDamaged, problem, state)
+
+
+async def test_what_others_add_beside_the_schema_is_none_of_its_business(
+    opened: Open, journal_file: Path
+) -> None:
+    """`ANALYZE`, or an index of somebody's own, changes no answer."""
+    await fill(opened, 1)
+    with closing(sqlite3.connect(journal_file)) as other:
+        other.execute("CREATE INDEX mine ON events (kind)")
+        other.execute("DROP INDEX operations_with_reason")
+        other.execute("ANALYZE")
+        other.commit()
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 3
+
+
 async def test_a_copy_without_its_wal_is_refused(opened: Open, state: Path, journal_file: Path) -> None:
     """The mark of a life that did not end cleanly says that the newest commits stood in the -wal."""
     await fill(opened)

@@ -8,77 +8,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import anyio
 import pytest
 from anyio import create_task_group, to_thread
 
 from store.errors import JournalBusy, JournalDamaged
 from store.folder import entered
 from store.head import read_head, write_head
-from store.journal import Journal, JournalSettings, open_journal
-from store.lifecycle import Effect
-from store.records import RunId
+from store.journal import JournalSettings
 from store.verify import Finding, Progress, verify_file, verify_journal
-from tests.store.conftest import FILES, Clock, Ids, Open
-from tests.store.drafts import (
-    accepted,
-    accepted_command,
-    command_id,
-    completed,
-    driver_started,
-    failed,
-    late,
-    not_executed,
-    reconciled,
-    recording,
-    refused,
-    secret,
-    started,
-    succeeded,
-    unknown,
-)
+from tests.store.conftest import FILES, Open
+from tests.store.drafts import accepted, recording, started, succeeded
+from tests.store.filled import fill
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-
-
-async def fill(journal: Journal) -> None:
-    """Something in every table."""
-    await journal.transact(recording(driver_started()))
-    await journal.transact(recording(accepted(1), started(1), succeeded(1)))
-    await journal.transact(
-        recording(accepted(2), started(2), unknown(2), started(2, attempt=2), unknown(2, attempts=2))
-    )
-    await journal.transact(recording(reconciled(2, Effect.NONE), late(2, attempt=2)))
-    await journal.transact(recording(accepted(3, run="run-2", resumes=(RunId("run-1"),)), started(3)))
-    await journal.transact(recording(failed(3, unsettled=True)))
-    await journal.transact(recording(accepted(4), not_executed(4), accepted(5), refused(6)))
-    await journal.transact(recording(accepted_command(7, "run.end", {"outcome": "done"}), completed(7)))
-    await journal.transact(recording(accepted(8), started(8), succeeded(8, result="x" * 70_000)))
-    await journal.transact(recording(secret(11), started(11), secret(12), started(12), succeeded(12)))
-    await journal.transact(lambda tx: tx.note_delivery(command_id(1), "accepted"))
-    await journal.transact(lambda tx: tx.park(2, "invalid", "too long"))
-    await journal.transact(lambda tx: tx.acknowledge(3))
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A closed journal with something in every table, made once."""
-    folder = tmp_path_factory.mktemp("template")
-
-    async def make() -> None:
-        settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
-        async with open_journal(settings, clock=Clock(), new_id=Ids()) as journal:
-            await fill(journal)
-
-    anyio.run(make)
-    return folder / "state"
-
-
-@pytest.fixture
-def journal_file(settings: JournalSettings, template: Path) -> Path:
-    """A copy of the template: the test's own to damage."""
-    shutil.copytree(template, settings.state_dir)
-    return settings.state_dir / "journal.db"
 
 
 def look(settings: JournalSettings, *, deep: bool = False) -> tuple[Finding, ...]:
@@ -117,6 +59,9 @@ DAMAGE = [
     ("UPDATE events SET run = NULL WHERE seq = 4", "chain"),
     ("UPDATE events SET command = 3 WHERE seq = 4", "chain"),
     ("UPDATE events SET operation = 2 WHERE seq = 4", "chain"),
+    ("UPDATE events SET body = NULL WHERE seq = 4", "chain"),
+    ("UPDATE events SET body = x'00' WHERE seq = 3", "chain"),
+    ("UPDATE events SET body = x'00' WHERE seq = 2", "payloads"),
     ("DELETE FROM events WHERE seq = 4", "chain"),
     # payloads
     ("UPDATE payloads SET body = CAST(replace(body, '1', '2') AS BLOB) WHERE seq = 2", "payloads"),
@@ -126,13 +71,24 @@ DAMAGE = [
         "UPDATE payloads SET body = CAST(replace(body, 'x', 'y') AS BLOB) WHERE length(body) > 1000",
         "payloads",
     ),
+    ("UPDATE payloads SET body = NULL WHERE seq = 2", "payloads"),
+    ("UPDATE payloads SET body = NULL WHERE redact IS NOT NULL AND due IS NULL", "payloads"),
+    ("UPDATE payloads SET due = NULL WHERE due > 0", "payloads"),
+    ("UPDATE payloads SET due = due + 1 WHERE due > 0", "payloads"),
+    ("UPDATE payloads SET redact = NULL, due = NULL WHERE due > 0", "payloads"),
+    ("UPDATE payloads SET redact = '7' WHERE due > 0", "payloads"),
+    ("UPDATE payloads SET seq = 1 WHERE seq = 2", "payloads"),
+    ("DELETE FROM payloads WHERE seq = 2", "chain"),
     # commands
     ("UPDATE commands SET receipt_seq = 3 WHERE command_id = 'cmd-1'", "receipts"),
     ("UPDATE commands SET receipt_seq = NULL, receipt_kind = NULL WHERE command_id = 'cmd-1'", "chain"),
     ("UPDATE commands SET receipt_kind = 'operation.failed' WHERE command_id = 'cmd-1'", "receipts"),
-    ("UPDATE commands SET content_digest = 'f' WHERE command_id = 'cmd-1'", "projections"),
+    ("UPDATE commands SET content_digest = 'f' WHERE command_id = 'cmd-1'", "receipts"),
+    ("UPDATE commands SET content_digest = 'f' WHERE command_id = 'cmd-6'", "receipts"),
+    ("UPDATE commands SET kind = 'run.end' WHERE command_id = 'cmd-1'", "receipts"),
+    ("UPDATE commands SET run = NULL WHERE command_id = 'cmd-6'", "receipts"),
     ("UPDATE commands SET command_id = 'cmd-9' WHERE command_id = 'cmd-1'", "chain"),
-    ("UPDATE commands SET expires_at = '2031' WHERE command_id = 'cmd-5'", "projections"),
+    ("UPDATE commands SET expires_at = '2031' WHERE command_id = 'cmd-5'", "receipts"),
     # operations
     ("UPDATE operations SET state = 'failed' WHERE id = 1", "operations"),
     ("UPDATE operations SET state = 'faild' WHERE id = 1", "operations"),
@@ -140,9 +96,9 @@ DAMAGE = [
     ("UPDATE operations SET listed = 0 WHERE id = 3", "operations"),
     ("UPDATE operations SET effect = 'none' WHERE id = 1", "projections"),
     ("UPDATE operations SET effect_by = 'daemon' WHERE id = 1", "projections"),
-    ("UPDATE operations SET guards = 1 WHERE id = 1", "projections"),
-    ("UPDATE operations SET args_digest = 'f' WHERE id = 1", "projections"),
-    ("UPDATE operations SET tool = 'issues/delete' WHERE id = 1", "projections"),
+    ("UPDATE operations SET guards = 1 WHERE id = 1", "operations"),
+    ("UPDATE operations SET args_digest = 'f' WHERE id = 1", "operations"),
+    ("UPDATE operations SET tool = 'issues/delete' WHERE id = 1", "operations"),
     ("UPDATE operations SET receipt = '\"issue-8\"' WHERE id = 1", "projections"),
     ("UPDATE operations SET attempt_count = 2 WHERE id = 1", "projections"),
     ("DELETE FROM operations WHERE id = 5", "operations"),
@@ -241,7 +197,7 @@ async def test_a_running_journal_is_verified_between_its_commits(
     opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In pages, while others write; what they write meanwhile is no finding."""
-    monkeypatch.setattr("store.verify.PAGE", 8)
+    monkeypatch.setattr("store.findings.PAGE", 8)
     progress: list[Progress] = []
     async with opened() as journal:
         await fill(journal)

@@ -1,0 +1,341 @@
+"""The checks of `effectd verify`: one object for each kind of look at the whole journal.
+
+Part of `store`; imports its own modules. Nothing here changes the journal.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any, Final, cast
+
+from store import chain, schema
+from store.events import CommandAccepted
+from store.findings import Check, Finder, Paged, Progress
+from store.head import row_digest
+from store.inspection import broken_link
+from store.lifecycle import ENDED, Effect, Judgement, Source, Standing, State, guards, is_erasable, is_listed
+from store.projection import standing_of
+from store.records import Chain
+from store.tables import IDENTICAL_DEFAULT, Row, operation_row
+from store.view import View
+
+
+class _Schema(Finder):
+    """The schema is exactly the one that this program's migrations make."""
+
+    name = "schema"
+
+    def page(self, view: View) -> Progress | None:
+        if schema.describe(view.ledger.connection) != schema.EXPECTED:
+            self.found("schema", "it is not what this program's migrations make")
+        return None
+
+
+class _Pages(Finder):
+    """SQLite's own look at its pages and indexes, one table at a time."""
+
+    name = "integrity"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tables: list[str] | None = None
+        self._done = 0
+
+    def page(self, view: View) -> Progress | None:
+        connection = view.ledger.connection
+        if self._tables is None:
+            self._tables = [row[0] for row in connection.execute(_TABLES)]
+        if self._done == len(self._tables):
+            return None
+        table = self._tables[self._done]
+        self._done += 1
+        with closing(connection.execute(f"PRAGMA integrity_check('{table}')")) as answers:
+            for (answer,) in answers:
+                if answer != "ok":
+                    self.found(table, answer)
+        return Progress(check=self.name, done=self._done, total=len(self._tables))
+
+
+_TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+
+
+class _Events(Paged):
+    """Every event is there, is what it was, and follows from the one before it.
+
+    A terminal one is its command's receipt; what it keeps outside the chain is there.
+    """
+
+    name = "chain"
+    statement = "verify_events"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._link: Chain | None = None
+
+    def look(self, row: Row) -> None:
+        (
+            seq, kind, at, run_id, command_id, operation_id, terminal, digest, value, body, receipt_seq,
+            payload,
+        ) = row  # fmt: skip
+        if seq == 1:
+            self._link = chain.origin(self.view.journal_id)
+        if seq != self.after + 1:
+            self.found(f"event {self.after + 1}", "it is missing")
+            self._link = None
+        if problem := broken_link(self._link, digest=digest, value=value, body=body):
+            self.found(f"event {seq}", problem)
+        self._link = value
+        if terminal and receipt_seq != seq:
+            self.found(
+                f"event {seq}", f"its command {command_id} has the receipt {receipt_seq}, not this one"
+            )
+        if body is None:
+            self.found(f"event {seq}", "its content is gone")
+            return
+        row_says = (self.view.journal_id, seq, kind, at, run_id, command_id, operation_id, bool(terminal))
+        self._look_at_content(seq, body, row_says, has_payload=payload is not None)
+
+    def _look_at_content(
+        self, seq: int, body: bytes, row_says: Sequence[object], *, has_payload: bool
+    ) -> None:
+        try:
+            frame = _frame(body)
+        except (ValueError, RecursionError):
+            self.found(f"event {seq}", "its content is not a JSON object")
+            return
+        for name, said in zip(_ENVELOPE, row_says, strict=True):
+            if frame.get(name) != said:
+                self.found(f"event {seq}", f"its {name} is {frame.get(name)!r}, and its row says {said!r}")
+        if not has_payload and frame["data"].get("payload_digest") is not None:
+            self.found(f"event {seq}", "what it keeps outside the chain is missing")
+
+    def end(self) -> None:
+        if self.after != self.view.last_seq or (self._link is not None and self._link != self.view.chain):
+            self.found("journal", f"its chain ends at event {self.after}, and should at {self.view.last_seq}")
+
+    def total(self) -> int:
+        return self.view.last_seq
+
+
+_ENVELOPE: Final = ("journal_id", "seq", "kind", "at", "run_id", "command_id", "operation_id", "terminal")
+
+
+def _frame(body: bytes) -> dict[str, Any]:
+    """Return an event's members. Raises ValueError for what is no JSON object."""
+    frame: object = json.loads(body)
+    if not isinstance(frame, dict):
+        raise ValueError  # noqa: TRY004 - as for what is no JSON
+    return cast("dict[str, Any]", frame)
+
+
+class _Payloads(Paged):
+    """What is kept outside the chain has the digest that the chain names, or was erased when it was due."""
+
+    name = "payloads"
+    statement = "verify_payloads"
+
+    def look(self, row: Row) -> None:
+        seq, digest, redact, due, payload, kind, body, receipt_seq, *standing = row
+        subject = f"payload {seq}"
+        if body is None:
+            self.found(subject, "it belongs to no event")
+        elif _frame(body)["data"].get("payload_digest") != digest:
+            self.found(subject, "its event names another digest")
+        if payload is not None:
+            self._look_at_content(subject, payload, digest, redact, kind)
+        elif redact is None or receipt_seq is None:
+            self.found(subject, "its content is gone, and it was never due to be erased")
+        if redact is not None and not _are_paths(redact):
+            self.found(subject, "it does not say what is withheld of it")
+        waits = redact is not None and payload is not None and _is_erasable(standing)
+        if due != (wanted := receipt_seq if waits else None):
+            self.found(subject, f"it is to be erased after event {due}, and should be after event {wanted}")
+
+    def _look_at_content(
+        self, subject: str, payload: bytes, digest: str, redact: str | None, kind: str
+    ) -> None:
+        """Look whether the digest is the plain one, or, where something is withheld, the one under the key.
+
+        Without the key (`verify_file` says that it is missing) nothing can be told about the latter.
+        """
+        if chain.digest(payload) == digest:
+            return
+        key = self.view.ledger.key
+        if not self.view.has_keyed_digests or (key is not None and key.digest(payload) != digest):
+            self.found(subject, "its content does not match its digest")
+        elif redact is None and kind == CommandAccepted.KIND:
+            self.found(subject, "its digest is one of secrets, and it does not say what is withheld of it")
+
+
+def _are_paths(redact: str) -> bool:
+    paths: object = json.loads(redact)
+    return isinstance(paths, list) and all(isinstance(path, str) for path in cast("list[object]", paths))
+
+
+def _is_erasable(of_operation: Sequence[Any]) -> bool:
+    write, state, effect, effect_by, error_means = of_operation
+    if state is None:
+        return False
+    by = None if effect_by is None else Source(effect_by)
+    return is_erasable(
+        Standing(
+            write=bool(write),
+            state=State(state),
+            judgement=Judgement(Effect(effect), by),
+            error_means=error_means,
+        )
+    )
+
+
+class _Commands(Paged):
+    """A command is what its first event says; its receipt is an event of its own, and terminal."""
+
+    name = "receipts"
+    statement = "verify_commands"
+
+    def look(self, row: Row) -> None:
+        rowid, *columns, kind, terminal, command, body = row
+        kept: dict[str, Any] = dict(zip(_COMMAND, columns, strict=True))
+        subject = f"command {kept['command_id']}"
+        receipt_seq = kept["receipt_seq"]
+        if receipt_seq is not None and (kind, terminal, command) != (kept["receipt_kind"], 1, rowid):
+            self.found(subject, f"its receipt, event {receipt_seq}, is none")
+        if body is None:
+            self.found(subject, "there is no event that it was taken, or refused, with")
+        else:
+            self.compare(subject, kept, _command(_frame(body)))
+
+
+_COMMAND: Final = (
+    "command_id", "run_id", "kind", "origin", "content_digest", "operation_id", "accepted_seq", "accepted_at",
+    "receipt_seq", "receipt_kind", "expires_at",
+)  # fmt: skip
+
+
+def _command(frame: Mapping[str, Any]) -> dict[str, object]:
+    """Return what the first event of a command makes of it; its receipt is looked at elsewhere."""
+    data, accepted = frame["data"], frame["kind"] == CommandAccepted.KIND
+    return {
+        **{name: frame[name] for name in ("command_id", "run_id", "origin", "operation_id")},
+        "kind": data["kind"] if accepted else "",
+        "content_digest": data["content_digest"],
+        "accepted_seq": frame["seq"] if accepted else None,
+        "accepted_at": frame["at"],
+        "expires_at": data.get("expires_at"),
+    }
+
+
+class _Operations(Paged):
+    """An operation is what its acceptance says, and fits the lifecycle; one that ended has a receipt.
+
+    The counts add up.
+    """
+
+    name = "operations"
+    statement = "verify_operations"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: Counter[str] = Counter()
+        self._as_of: int | None = None
+
+    def page(self, view: View) -> Progress | None:
+        if self._as_of is None:
+            self._as_of = view.last_seq
+        return super().page(view)
+
+    def look(self, row: Row) -> None:
+        *columns, body = row
+        found = operation_row(tuple(columns))
+        operation = found.record
+        subject = f"operation {operation.operation_id}"
+        self._counts[operation.state] += 1
+        if (operation.state in ENDED) != (operation.ended_at is not None):
+            self.found(subject, f"{operation.state}, and ended at {operation.ended_at}")
+        if operation.state in ENDED and found.receipt_seq is None:
+            self.found(subject, "it has ended, and its command has no receipt")
+        standing = standing_of(operation)
+        if is_listed(standing) is not found.listed or guards(standing) is not operation.guards:
+            self.found(subject, f"its listing does not follow from {standing.judgement}")
+        if body is None:
+            self.found(subject, "there is no event that it was accepted with")
+        else:
+            kept = {name: getattr(operation, name) for name in _ACCEPTANCE}
+            self.compare(subject, kept, _operation(_frame(body)))
+
+    def end(self) -> None:
+        # a journal that went on meanwhile has other counts by now
+        if self.view.last_seq == self._as_of and self._counts != Counter(dict(self.view.counts())):
+            self.found("counts", f"{dict(self.view.counts())} are kept, and {dict(self._counts)} are there")
+
+    def total(self) -> int:
+        return sum(self.view.counts().values())
+
+
+_ACCEPTANCE: Final = (
+    "operation_id", "command_id", "run_id", "origin", "tool", "args_digest", "write", "identical", "repeat",
+    "accepted_seq", "accepted_at", "expires_at", "parent_operation_id",
+)  # fmt: skip
+
+
+def _operation(frame: Mapping[str, Any]) -> dict[str, object]:
+    """Return what its acceptance makes of an operation."""
+    data = frame["data"]
+    return {
+        **{name: frame[name] for name in ("operation_id", "command_id", "run_id", "origin")},
+        **{name: data.get(name) for name in ("tool", "args_digest", "expires_at", "parent_operation_id")},
+        "write": data.get("write") is not False,
+        "identical": data.get("identical") or IDENTICAL_DEFAULT,
+        "repeat": data.get("repeat") is True,
+        "accepted_seq": frame["seq"],
+        "accepted_at": frame["at"],
+    }
+
+
+class _Runs(Paged):
+    """A run's counts are those of its operations."""
+
+    name = "runs"
+    statement = "verify_runs"
+
+    def look(self, row: Row) -> None:
+        _, run_id, operations, unsettled, operations_found, unsettled_found = row
+        if (operations, unsettled) != (operations_found, unsettled_found):
+            self.found(
+                f"run {run_id}",
+                f"{operations} operations and {unsettled} unsettled are kept, "
+                f"and {operations_found} and {unsettled_found} are there",
+            )
+
+
+class _Deliveries(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "deliveries"
+    statement = "verify_deliveries"
+
+    def look(self, row: Row) -> None:
+        if row_digest(*row[1:-1]) != row[-1]:
+            self.found(f"delivery {row[0]}", "it does not match its digest")
+
+
+class _DeadLetters(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "dead letters"
+    statement = "verify_dead_letters"
+
+    def look(self, row: Row) -> None:
+        if row_digest(*row[:-1]) != row[-1]:
+            self.found(f"dead letter {row[0]}", "it does not match its digest")
+
+
+def bounded() -> tuple[Check, ...]:
+    """Return fresh checks whose every page takes a bounded time."""
+    return _Schema(), _Events(), _Payloads(), _Commands(), _Operations(), _Deliveries(), _DeadLetters()
+
+
+def all_checks() -> tuple[Check, ...]:
+    """Return all checks, fresh, for a journal that nobody waits for."""
+    return _Pages(), *bounded(), _Runs()

@@ -1,0 +1,41 @@
+"""A journal that has something in every table."""
+
+from store.journal import Journal
+from store.lifecycle import Effect
+from store.records import RunId
+from tests.store.drafts import (
+    accepted,
+    accepted_command,
+    command_id,
+    completed,
+    driver_started,
+    failed,
+    late,
+    not_executed,
+    reconciled,
+    recording,
+    refused,
+    secret,
+    started,
+    succeeded,
+    unknown,
+)
+
+
+async def fill(journal: Journal) -> None:
+    """Something in every table."""
+    await journal.transact(recording(driver_started()))
+    await journal.transact(recording(accepted(1), started(1), succeeded(1)))
+    await journal.transact(
+        recording(accepted(2), started(2), unknown(2), started(2, attempt=2), unknown(2, attempts=2))
+    )
+    await journal.transact(recording(reconciled(2, Effect.NONE), late(2, attempt=2)))
+    await journal.transact(recording(accepted(3, run="run-2", resumes=(RunId("run-1"),)), started(3)))
+    await journal.transact(recording(failed(3, unsettled=True)))
+    await journal.transact(recording(accepted(4), not_executed(4), accepted(5), refused(6)))
+    await journal.transact(recording(accepted_command(7, "run.end", {"outcome": "done"}), completed(7)))
+    await journal.transact(recording(accepted(8), started(8), succeeded(8, result="x" * 70_000)))
+    await journal.transact(recording(secret(11), started(11), secret(12), started(12), succeeded(12)))
+    await journal.transact(lambda tx: tx.note_delivery(command_id(1), "accepted"))
+    await journal.transact(lambda tx: tx.park(2, "invalid", "too long"))
+    await journal.transact(lambda tx: tx.acknowledge(3))
