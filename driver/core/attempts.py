@@ -54,11 +54,15 @@ class Answered:
     """The provider answered the call: `result` as it came, unknown members and all.
 
     `output_invalid`: its structured content breaks the tool's own output schema. It is an answer still.
+    `code` is the provider's own name for its error, where it has one. `interrupted`: an error that cut the
+    work short, at a point that nobody knows: it never proves that nothing happened.
     """
 
     result: JsonObject
     is_error: bool = False
     output_invalid: bool = False
+    code: str | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def classify(report: Report, phase: Phase, contract: Contract) -> Ending:
         case Answered(is_error=False):
             return _succeeded(report, contract)
         case Answered(result=result):
-            return _failed(Failure("tool_error", _text_of(result)), result, contract)
+            return _failed(_own_error(report), result, contract, error_means=_means(report, contract))
         case PeerError(code=code, message=message):
             return _failed(Failure(str(code), message), _as_result(report), contract)
         case InputRequired(result=result):
@@ -130,9 +130,7 @@ def classify_late(report: Report, contract: Contract) -> Ending:
     The provider had been told to stop, so an error may be about that, from a tool that was interrupted
     halfway: it never proves that nothing happened, whatever the contract says that errors mean.
     """
-    if contract.error_means == "none":
-        contract = replace(contract, error_means="reported")
-    return classify(report, Phase.ANSWERED, contract)
+    return classify(report, Phase.ANSWERED, replace(contract, error_means=_never_none(contract)))
 
 
 _NOBODY_TO_ASK: Final = "the tool asks for input, and nobody is there to give it"
@@ -209,9 +207,8 @@ def _http(report: HttpStatus, contract: Contract) -> Ending:
         message = f"HTTP {status}: redirects are not followed, and a write may have happened before one"
         return Unknown(reason="redirected", message=message, receipt=_receipt(result, contract))
     if status in _NOT_NOW:
-        # never `none`: some of it may have been done before the provider gave up
-        means: ErrorMeans = "reported" if contract.error_means == "none" else contract.error_means
-        return _failed(error, result, contract, error_means=means)
+        # some of it may have been done before the provider gave up
+        return _failed(error, result, contract, error_means=_never_none(contract))
     if status == _CONFLICT and contract.carries_key:
         # of all conflicts this is the one that settles nothing, so each counts as it, even one that says less
         error = _KEY_IN_FLIGHT if _speaks_of_keys(result) else error
@@ -257,6 +254,15 @@ def _failed(
     )
 
 
+def _means(report: Answered, contract: Contract) -> ErrorMeans:
+    return _never_none(contract) if report.interrupted else contract.error_means
+
+
+def _never_none(contract: Contract) -> ErrorMeans:
+    """What an error means that proves nothing, whatever the contract says."""
+    return "reported" if contract.error_means == "none" else contract.error_means
+
+
 def _receipt(result: JsonObject, contract: Contract) -> JsonValue:
     if contract.receipt is None:
         return None
@@ -272,6 +278,18 @@ def _bounded_receipt(receipt: JsonValue) -> JsonValue:
 
 def _as_result(error: PeerError) -> JsonObject:
     return {"error": {"code": error.code, "message": error.message, "data": error.data}}
+
+
+def _own_error(report: Answered) -> Failure:
+    """The error of a program has a code, and explains itself on its last line; any other has a text."""
+    if report.code is None:
+        return Failure("tool_error", _text_of(report.result))
+    stderr = report.result.get("stderr")
+    lines = stderr.strip().splitlines() if isinstance(stderr, str) else []
+    return Failure(report.code, lines[-1] if lines else _SILENT)
+
+
+_SILENT: Final = "the program said nothing on its standard error"
 
 
 def _text_of(result: JsonObject) -> str:

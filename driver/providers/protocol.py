@@ -16,7 +16,11 @@ from driver.core.attempts import NotSent, Phase, Report, ToolCall
 from store.records import OperationId
 
 Progress: TypeAlias = Callable[[Phase], None]
-"""Told of each phase that an attempt reaches, before what the phase permits. It must not raise."""
+"""Told of each phase that an attempt reaches, before what the phase permits. It must not raise.
+
+A phase is taken back only from `writing` to `connecting`, where it is proven by then that nothing has left: a
+program that could not be executed after all.
+"""
 
 LateResults: TypeAlias = Callable[[OperationId, int, Report], None]
 """Told of an answer that came after `dispatch` ended without one: the operation, the attempt, the answer."""
@@ -34,7 +38,8 @@ class Provider(Protocol):
         """Own everything that the provider starts, until `close` is called or the task is cancelled.
 
         Either way nothing that it started is left running when this returns; that takes a few seconds at
-        most.
+        most. Where attempts survive the daemon (`driver.providers.readoption`), a cancelled one leaves them
+        to the next life: it means that the daemon gives up without an outcome. `close` ends them.
         """
         ...
 
@@ -57,7 +62,7 @@ class Provider(Protocol):
 
         Cancelling the caller's scope withdraws a call of which nothing has left yet; otherwise the peer is
         told, and an answer may still come late. `Cancelled` is raised then, and the last phase reported tells
-        the two apart.
+        the two apart. An answer that was there before the cancel took effect may be returned all the same.
         """
         ...
 

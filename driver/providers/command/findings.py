@@ -75,15 +75,23 @@ def _answer(place: Place, ended: Ended) -> Report | None:
     stderr = place.output("stderr", ended.stderr_bytes)
     if stdout is None or stderr is None:
         return None
+    signalled = None if ended.signal is None else _signal_name(ended.signal)
     result: JsonObject = {
         "exit_code": ended.exit_code,
-        "signal": None if ended.signal is None else _signal_name(ended.signal),
+        "signal": signalled,
         **_as_text("stdout", stdout, truncated=ended.stdout_truncated),
         **_as_text("stderr", stderr, truncated=ended.stderr_truncated),
         "duration_ms": ended.duration_ms,
         "processes_ended": ended.processes_ended,
     }
-    return Answered(result=result, is_error=not ended.ok)
+    if ended.ok:
+        return Answered(result=result)
+    return Answered(
+        result=result,
+        is_error=True,
+        code=signalled or f"exit_{ended.exit_code}",
+        interrupted=signalled is not None,
+    )
 
 
 def _as_text(name: str, data: bytes, *, truncated: bool) -> JsonObject:

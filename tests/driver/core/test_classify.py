@@ -154,6 +154,31 @@ def test_a_providers_own_failure_proves_no_effect_where_the_contract_says_so(
     assert (ending.effect, ending.error, ending.error_means) == (Effect.NONE, error, "none")
 
 
+@pytest.mark.parametrize(("means", "kept"), [("none", "reported"), ("unsettled", "unsettled")])
+def test_a_program_that_was_interrupted_proves_nothing(means: ErrorMeans, kept: ErrorMeans) -> None:
+    """A signal ends it anywhere: not even `error_means = "none"` makes that a proof."""
+    report = Answered(result={"stderr": ""}, is_error=True, code="SIGKILL", interrupted=True)
+    ending = classify(report, Phase.ANSWERED, errors_mean(means))
+    assert isinstance(ending, Failed)
+    assert (ending.effect, ending.error.code, ending.error_means) == (Effect.UNKNOWN, "SIGKILL", kept)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        ("warning: x\nfatal: no such remote\n\n", "fatal: no such remote"),
+        ("y" * 5_000, "y" * 1_997 + "…"),
+        (" \n", "the program said nothing on its standard error"),
+    ],
+)
+def test_a_programs_error_is_its_code_and_its_last_line(stderr: str, message: str) -> None:
+    """What stands last on standard error explains an exit code, within the bound of all messages."""
+    report = Answered(result={"exit_code": 3, "stderr": stderr}, is_error=True, code="exit_3")
+    ending = classify(report, Phase.ANSWERED, errors_mean("none"))
+    assert isinstance(ending, Failed)
+    assert (ending.effect, ending.error) == (Effect.NONE, Failure("exit_3", message))
+
+
 def test_a_peers_error_is_kept_whole() -> None:
     """Code, message and data of a JSON-RPC error all reach the journal."""
     ending = classify(PeerError(code=7, message="m", data=[1]), Phase.ANSWERED, WRITE)

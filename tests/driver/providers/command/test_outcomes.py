@@ -51,6 +51,7 @@ async def test_other_exit_codes_are_failures(tmp_path: Path, means: ErrorMeans, 
     assert judged.effect is effect
     assert judged.result["exit_code"] == 3
     assert judged.result["stderr"] == "why\n"
+    assert judged.error == ("exit_3", "why")
 
 
 async def test_declared_exit_codes_are_success(tmp_path: Path) -> None:
@@ -72,6 +73,7 @@ async def test_a_signal_has_its_name_and_is_a_failure(tmp_path: Path) -> None:
     assert isinstance(report, Answered)
     assert report.is_error
     assert (report.result["exit_code"], report.result["signal"]) == (None, "SIGSEGV")
+    assert (report.code, report.interrupted) == ("SIGSEGV", True)
 
 
 async def test_exit_code_127_is_the_programs_own(tmp_path: Path) -> None:
