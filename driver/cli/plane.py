@@ -1,65 +1,38 @@
 """`effectd plane`: the reference control plane, and what operators say to it.
 
-Part of `driver.cli`; imports `driver.plane` only where the plane itself is started.
+Part of `driver.cli`; imports its siblings `plane_*`, the commands and strict JSON.
 
     click.ClickException
-     ├── PlaneMisconfigured  2   the plane cannot start as it was told
-     │    └── PlaneStopped  70   its file failed while it ran
      ├── ServerOption        2   an option of the server before a subcommand
      ├── ToolOrKind          2   neither or both of a tool and another kind
      └── WrongText           2   an option that does not say what it has to
 """
 
-import json
-import os
-import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-import anyio
 import click
 from click.core import ParameterSource
-from rich.table import Table
 
-from driver.cli.failures import EXIT_BUG, EXIT_REFUSED, EXIT_USAGE
+from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import json_option
-from driver.cli.output import show, write_json
-from driver.cli.plain import plain
 from driver.cli.plane_client import PlaneClient, Reply
+from driver.cli.plane_server import made_folder, minted, serve, state_folder
+from driver.cli.plane_views import COMMAND_COLUMNS, DRIVER_COLUMNS, RUN_COLUMNS, show_command, show_page
+from driver.core.commands import ToolCallData
 from driver.core.strictjson import NotStrictJson, loads
 from store.records import JsonObject
 
 F = TypeVar("F", bound=Callable[..., None])
 
-CALL: Final = "tool.call"
+CALL: Final = ToolCallData.KIND
 DEFAULT_ADDRESS: Final = "127.0.0.1:8930"
 PORT_MAX: Final = 65_535
 
 _GOOD_ENDS: Final = frozenset({"command.completed", "operation.succeeded"})
-_COMMAND_COLUMNS: Final = (
-    *("command_id", "run_id", "kind", "driver_id", "state", "effect", "in_doubt", "created_at"),
-)
-_RUN_COLUMNS: Final = ("run_id", "state", "commands", "open", "in_doubt")
-_DRIVER_COLUMNS: Final = ("driver_id", "connected", "state", "journal_id", "acked_seq", "seen_at")
-
-
-class PlaneMisconfigured(click.ClickException):
-    """The plane cannot start as it was told; `cause` says why, and what to do."""
-
-    exit_code = EXIT_USAGE
-
-    def __init__(self, cause: Exception) -> None:
-        self.cause = cause
-        super().__init__(str(cause))
-
-
-class PlaneStopped(PlaneMisconfigured):
-    """The plane's file failed while it ran: it acknowledges nothing more."""
-
-    exit_code = EXIT_BUG
 
 
 class WrongText(click.BadParameter):
@@ -67,13 +40,6 @@ class WrongText(click.BadParameter):
 
     def __init__(self, fault: str, example: str) -> None:
         super().__init__(f"{fault}, such as {example}")
-
-
-class TokenUnmade(Exception):
-    """A token file cannot be made."""
-
-    def __init__(self, path: Path, cause: OSError) -> None:
-        super().__init__(f"{path}: {cause.strerror}; make its folder, or choose another file with --db")
 
 
 class ServerOption(click.UsageError):
@@ -88,10 +54,6 @@ class ToolOrKind(click.UsageError):
 
     def __init__(self) -> None:
         super().__init__("name the TOOL to call, or another --kind with its --data, and not both")
-
-
-def _state_folder() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "effectd-plane"
 
 
 def _address(_: click.Context, __: click.Parameter, text: str) -> tuple[str, int]:
@@ -124,7 +86,7 @@ _token_option = click.option(
     "--operator-token-file",
     type=_file,
     envvar="EFFECTD_PLANE_OPERATOR_TOKEN_FILE",
-    default=lambda: _state_folder() / "operator.token",
+    default=lambda: state_folder() / "operator.token",
     show_default="operator.token in the plane's state folder",
     help="Holds the token that the plane's HTTP API asks for.",
 )
@@ -173,58 +135,13 @@ def plane(
         if given:
             raise ServerOption(given[0].replace("_", "-"), ctx.invoked_subcommand)
         return
-    db = db or _folder() / "plane.db"
-    _serve(
+    db = db or made_folder() / "plane.db"
+    serve(
         listen,
         db,
-        token_file or _minted(db.with_name("driver.token")),
-        operator_token_file or _minted(db.with_name("operator.token")),
+        token_file or minted(db.with_name("driver.token")),
+        operator_token_file or minted(db.with_name("operator.token")),
     )
-
-
-def _serve(listen: tuple[str, int], db: Path, token_file: Path, operator_token_file: Path) -> None:
-    from driver import log  # noqa: PLC0415 - the reads need no server
-    from driver.plane.errors import LedgerBroken, PlaneError  # noqa: PLC0415
-    from driver.plane.server import PlaneSettings, serve_plane  # noqa: PLC0415
-
-    def ready(url: str) -> None:
-        click.echo(f"listening on {url}")
-        click.echo(
-            f"drivers: {url.replace('http', 'ws', 1)}/driver, token in {token_file}\n"
-            f"operators: {url}/v1, token in {operator_token_file}",
-            err=True,
-        )
-
-    settings = PlaneSettings(
-        host=listen[0], port=listen[1], db=db, token_file=token_file, operator_token_file=operator_token_file
-    )
-    log.configure("info", "auto")
-    try:
-        anyio.run(serve_plane, settings, ready)
-    except LedgerBroken as error:
-        raise PlaneStopped(error) from error
-    except PlaneError as error:
-        raise PlaneMisconfigured(error) from error
-
-
-def _folder() -> Path:
-    """The plane's state folder, made when it is missing."""
-    folder = _state_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-def _minted(path: Path) -> Path:
-    """A token file at its default place: made, readable by its owner only, when it is missing."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return path
-    except OSError as error:
-        raise PlaneMisconfigured(TokenUnmade(path, error)) from error
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(32) + "\n")
-    return path
 
 
 @plane.command()
@@ -254,7 +171,7 @@ def send(url: str, operator_token_file: Path, *, as_json: bool, wait: bool, **gi
         view = client.submit(_command(given))
         if wait:
             view = client.receipt_of(view["command_id"])
-    _show(view, as_json=as_json)
+    show_command(view, as_json=as_json)
     if wait and view["receipt_kind"] not in _GOOD_ENDS:
         sys.exit(EXIT_REFUSED)
 
@@ -274,9 +191,9 @@ def commands(
     """List commands, newest first; or show COMMAND_ID alone, with its receipt."""
     with PlaneClient(url, operator_token_file) as client:
         if command_id is None:
-            _list(client.get("/v1/commands", page), _COMMAND_COLUMNS, as_json=as_json)
+            show_page(client.get("/v1/commands", page), COMMAND_COLUMNS, as_json=as_json)
         else:
-            _show(client.get(f"/v1/commands/{quote(command_id, safe='')}"), as_json=as_json)
+            show_command(client.get(f"/v1/commands/{quote(command_id, safe='')}"), as_json=as_json)
 
 
 @plane.command()
@@ -285,7 +202,7 @@ def commands(
 def receipts(url: str, operator_token_file: Path, *, as_json: bool, **page: Any) -> None:  # noqa: ANN401 - one for each option
     """List the commands that have their receipt, newest first."""
     with PlaneClient(url, operator_token_file) as client:
-        _list(client.get("/v1/receipts", page), _COMMAND_COLUMNS, as_json=as_json)
+        show_page(client.get("/v1/receipts", page), COMMAND_COLUMNS, as_json=as_json)
 
 
 @plane.command()
@@ -294,7 +211,7 @@ def receipts(url: str, operator_token_file: Path, *, as_json: bool, **page: Any)
 def runs(url: str, operator_token_file: Path, *, as_json: bool, **page: Any) -> None:  # noqa: ANN401 - one for each option
     """List runs, newest first: how many commands each has, how many are open, and how many in doubt."""
     with PlaneClient(url, operator_token_file) as client:
-        _list(client.get("/v1/runs", page), _RUN_COLUMNS, as_json=as_json)
+        show_page(client.get("/v1/runs", page), RUN_COLUMNS, as_json=as_json)
 
 
 @plane.command()
@@ -302,7 +219,7 @@ def runs(url: str, operator_token_file: Path, *, as_json: bool, **page: Any) -> 
 def drivers(url: str, operator_token_file: Path, *, as_json: bool) -> None:
     """List every driver that ever said hello."""
     with PlaneClient(url, operator_token_file) as client:
-        _list(client.get("/v1/drivers"), _DRIVER_COLUMNS, as_json=as_json)
+        show_page(client.get("/v1/drivers"), DRIVER_COLUMNS, as_json=as_json)
 
 
 def _command(given: Mapping[str, Any]) -> Reply:
@@ -323,33 +240,3 @@ def _command(given: Mapping[str, Any]) -> Reply:
         "expires_in_ms": given["expires_ms"],
     }
     return {name: value for name, value in body.items() if value is not None}
-
-
-def _show(view: Reply, *, as_json: bool) -> None:
-    """One command: what is known of it in a line, and its receipt as it came."""
-    if as_json:
-        write_json(view)
-        return
-    doubt = "; nobody knows yet whether its effect happened" if view["in_doubt"] else ""
-    effect = f", effect {view['effect']}" if view["effect"] else ""
-    click.echo(plain(f"{view['command_id']}: {view['state']}{effect}{doubt}"))
-    if view["receipt"] is not None:
-        click.echo(plain(json.dumps(view["receipt"], ensure_ascii=False)))
-
-
-def _list(page: Reply, columns: Sequence[str], *, as_json: bool) -> None:
-    if as_json:
-        write_json(page)
-        return
-    table = Table(*columns, box=None)
-    for item in page["items"]:
-        table.add_row(*(plain(_cell(item[column])) for column in columns))
-    show([table])
-    if page["truncated"]:
-        click.echo(f"there is more: --cursor {page['next']}", err=True)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value)

@@ -1,8 +1,8 @@
 """What the configuration promises about each tool, as values that decisions are made from.
 
-Part of `driver.core`, pure: imports `driver.core.{expressions,redaction}` and `store.records`. `driver.config`
-validates the TOML and builds these; nothing here repeats its checks, except those without which a decision
-would be wrong.
+Part of `driver.core`, pure: imports `driver.core.{expressions,redaction}` and `store.records`.
+`driver.config` validates the TOML and builds these; nothing here repeats its checks, except those without
+which a decision would be wrong.
 
 Every default is the careful one: a tool that nobody declared is a write, without a promise of idempotency.
 
