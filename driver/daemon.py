@@ -59,7 +59,7 @@ EXIT_NO_ROOM_FOR_COPY: Final = 71
 HEALTH_S: Final = 10.0
 """A journal that has not committed for this long is not healthy: half of the watchdog's usual interval."""
 FLUSH_S: Final = 2.0
-"""How long a stop waits for the plane to acknowledge the last receipts; the rest goes out in the next life."""
+"""How long a stop waits for the plane to acknowledge the last receipts; the next life sends the rest."""
 UMASK: Final = 0o077
 """Whatever the daemon creates is its owner's alone; sockets are opened to their group on purpose."""
 
