@@ -16,8 +16,8 @@ from store.head import row_digest
 from store.inspection import broken_link
 from store.lifecycle import ENDED, Effect, Judgement, Source, Standing, State, guards, is_erasable, is_listed
 from store.projection import standing_of
-from store.records import Chain
-from store.tables import IDENTICAL_DEFAULT, Row, operation_row
+from store.records import IDENTICAL_DEFAULT, Chain
+from store.tables import Row, operation_row
 from store.view import View
 
 

@@ -35,8 +35,6 @@ from store.transaction import Transaction
 from store.view import View
 from store.writer import Committed, Done, Outcome, Raised, Writer
 
-__all__ = ["Journal", "JournalSettings", "JournalStatistics", "open_journal"]
-
 T = TypeVar("T")
 U = TypeVar("U", View, Transaction)
 Listener = Callable[[Sequence[StoredEvent]], None]

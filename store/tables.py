@@ -19,11 +19,18 @@ from store.events import (
 from store.head import Ledger
 from store.lifecycle import Effect, Evidence, Source, State
 from store.projection import Fact
-from store.records import CommandRecord, JsonObject, OperationId, OperationRecord, Origin, RunId, Timestamp
+from store.records import (
+    IDENTICAL_DEFAULT,
+    CommandRecord,
+    JsonObject,
+    OperationId,
+    OperationRecord,
+    Origin,
+    RunId,
+    Timestamp,
+)
 
-TOOL_CALL: Final = "tool.call"
 RUN_END: Final = "run.end"
-IDENTICAL_DEFAULT: Final = "guard-unsettled"
 
 # Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3
 # first looks for an adapter, at several microseconds each.

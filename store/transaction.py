@@ -5,6 +5,7 @@ a group commit. All that it wrote is durable when `Journal.transact` returns, or
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -25,9 +26,19 @@ from store.head import Ledger, row_digest
 from store.keys import DigestKey
 from store.lifecycle import IllegalMove, advance
 from store.projection import MOVING, Fact
-from store.records import Chain, CommandId, Digest, Fence, OperationId, Origin, RunId, StoredEvent, timestamp
-from store.tables import (
+from store.records import (
     TOOL_CALL,
+    Chain,
+    CommandId,
+    Digest,
+    Fence,
+    OperationId,
+    Origin,
+    RunId,
+    StoredEvent,
+    timestamp,
+)
+from store.tables import (
     OperationRow,
     Place,
     end_run,
@@ -50,8 +61,10 @@ class Transaction(View):
 
     __slots__ = ("_frame_bytes_max", "_touched", "appended")
 
-    def __init__(self, ledger: Ledger, now: datetime, *, room: bool, frame_bytes_max: int) -> None:
-        super().__init__(ledger, now, room=room)
+    def __init__(
+        self, ledger: Ledger, now: datetime, *, has_room: Callable[[], bool], frame_bytes_max: int
+    ) -> None:
+        super().__init__(ledger, now, has_room=has_room)
         self._frame_bytes_max: Final = frame_bytes_max
         self._touched = False
         self.appended: Final[list[StoredEvent]] = []

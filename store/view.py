@@ -6,12 +6,13 @@ here awaits; all SQL stands in `store/sql/`.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from store.head import Ledger
 from store.lifecycle import Effect, Source, State
+from store.plans import plan
 from store.records import (
     AttemptRecord,
     Chain,
@@ -32,7 +33,6 @@ from store.records import (
     StoredData,
     StoredEvent,
     Timestamp,
-    timestamp,
 )
 from store.tables import Row, command_row, find_command, find_operation, operation_row
 
@@ -60,15 +60,19 @@ class View:
     Every method may raise sqlite3.Error, which ends the journal.
     """
 
-    __slots__ = ("ledger", "now", "room")
+    __slots__ = ("_has_room", "ledger", "now")
 
-    def __init__(self, ledger: Ledger, now: datetime, *, room: bool) -> None:
+    def __init__(self, ledger: Ledger, now: datetime, *, has_room: Callable[[], bool]) -> None:
         self.ledger: Final = ledger
         """For `store`'s own modules."""
         self.now: Final = now
         """The time of this unit, aware, sampled by the journal's owner."""
-        self.room: Final = room
-        """Whether there is space for new work; what settles old work has a reserve of its own."""
+        self._has_room: Final = has_room
+
+    @property
+    def room(self) -> bool:
+        """Whether there is space, at this moment, for new work; what settles old work has a reserve."""
+        return self._has_room()
 
     @property
     def journal_id(self) -> JournalId:
@@ -212,7 +216,7 @@ class View:
         A page looks at a bounded number of rows: where few match, it may be short, or empty, and still have a
         `next`.
         """
-        path, parameters = _plan(wanted, self.now)
+        path, parameters = plan(wanted, self.now)
         parameters["before"] = _EVER if before is None else before
         floor = self.ledger.execute(f"floor_{path}", {**parameters, "window": WINDOW - 1}).fetchone()
         parameters["floor"] = 0 if floor is None else floor[0] - 1
@@ -327,33 +331,6 @@ class View:
 
 def _bounded(limit: int) -> int:
     return max(1, min(limit, PAGE_MAX))
-
-
-def _plan(wanted: OperationFilter, now: datetime) -> tuple[str, dict[str, Any]]:
-    """Choose the index that leads to the fewest rows; the other conditions filter what it finds."""
-    parameters: dict[str, Any] = {
-        "state": wanted.state,
-        "effect": wanted.effect,
-        "run_id": wanted.run_id,
-        "tool": wanted.tool,
-        "unsettled": wanted.unsettled,
-        "reason": wanted.reason,
-        "overdue_at": None,
-    }
-    if wanted.reason == "stale_in_flight":
-        return "open", parameters | {"reason": None, "overdue_at": timestamp(now)}
-    if wanted.reason == "failed_uncertain":
-        state = State.FAILED if wanted.state in (None, State.FAILED) else ""
-        return "unsettled", parameters | {"reason": None, "unsettled": True, "state": state}
-    if wanted.unsettled:
-        return "unsettled", parameters
-    if wanted.reason is not None:
-        return "with_reason", parameters
-    if wanted.state in (State.ACCEPTED, State.AWAITING_APPROVAL, State.STARTED):
-        return "open", parameters
-    if wanted.state in (State.FAILED, State.NOT_EXECUTED, State.UNKNOWN) and wanted.run_id is None:
-        return "not_succeeded", parameters
-    return ("of_run" if wanted.run_id is not None else "all"), parameters
 
 
 def _attempt(operation_id: OperationId, row: Row) -> AttemptRecord:

@@ -6,11 +6,16 @@ Part of `store`, pure: imports `store.events`, its lifecycle and records.
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from store.events import BY_KIND, EVENT_TYPES, EventData
 from store.lifecycle import Effect
 from store.records import CommandId, JournalId, OperationId, Origin, RunId, Timestamp
+
+
+def _is_tuple(hint: object) -> bool:
+    return get_origin(hint) is tuple or any(get_origin(each) is tuple for each in get_args(hint))
+
 
 _PLANS: Final[Mapping[str, tuple[tuple[str, bool], ...]]] = {
     event.KIND: tuple((item.name, bool(item.metadata.get("optional", False))) for item in fields(event))
@@ -23,7 +28,11 @@ MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 }
 """The names of each kind's fields."""
 
-_TUPLES: Final = frozenset({"resumes", "evidence", "causes", "remedies", "operation_ids"})
+_TUPLES: Final[Mapping[str, frozenset[str]]] = {
+    event.KIND: frozenset(name for name, hint in get_type_hints(event).items() if _is_tuple(hint))
+    for event in EVENT_TYPES
+}
+"""The fields of each kind that are tuples: JSON knows lists only."""
 
 
 def as_json(data: EventData) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
     try:
         event = BY_KIND[kind]
         values: dict[str, Any] = {
-            name: tuple(value) if name in _TUPLES and value is not None else value
+            name: tuple(value) if name in _TUPLES[kind] and value is not None else value
             for name, value in data.items()
         }
         if "effect" in values:

@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from store.journal import Journal, JournalSettings, open_journal
+from store.journal import Journal, open_journal
+from store.settings import JournalSettings
 from tests.store.filled import fill
 
 

@@ -36,7 +36,7 @@ from store.errors import (
 )
 from store.files import FIRST, shm, wal
 from store.inspection import TAIL
-from store.journal import JournalSettings
+from store.settings import JournalSettings
 from tests.store.conftest import FILES, Open
 from tests.store.disk import IOERR_FSYNC, SQLITE_OK, failing_disk
 from tests.store.drafts import accepted, command_id, driver_started, recording, started, succeeded

@@ -14,7 +14,7 @@ from anyio import to_thread
 import store.schema as schema  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.errors import JournalDamaged, OpenRefused, StoreError
 from store.findings import Finding
-from store.journal import JournalSettings
+from store.settings import JournalSettings
 from store.verify import verify_file, verify_journal
 from tests.store.conftest import Open
 

@@ -12,9 +12,10 @@ from anyio.lowlevel import checkpoint
 
 from store.erasure import ERASED_BYTES_MAX, ERASED_MAX
 from store.events import Draft
-from store.journal import Journal, JournalSettings
+from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import Digest, RunId, StoredData
+from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.verify import verify_file, verify_journal
 from tests.store.conftest import Open

@@ -14,7 +14,7 @@ import pytest
 
 import store.folder as folder  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.errors import FolderInsecure, FolderUnusable, JournalBusy, NetworkFileSystem
-from store.journal import JournalSettings
+from store.settings import JournalSettings
 
 HOLDER = """
 import sys

@@ -10,7 +10,7 @@ from anyio import to_thread
 
 import store.generation as generation  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.errors import JournalDamaged, JournalFailed, NoRoomForGeneration
-from store.journal import JournalSettings
+from store.settings import JournalSettings
 from tests.store.conftest import Open
 from tests.store.disk import FULL, IOERR_FSYNC, SQLITE_OK, Disk, failing_disk
 from tests.store.drafts import accepted, driver_started, recording

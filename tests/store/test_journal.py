@@ -2,19 +2,22 @@
 
 # ruff: noqa: PT012 - a journal that fails raises out of the block in which it was used
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
-from anyio import CancelScope, create_task_group, fail_after
+from anyio import CancelScope, create_task_group, fail_after, to_thread
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
 from store.errors import JournalClosed, JournalFailed, QueueFull
-from store.journal import Journal, JournalSettings
+from store.journal import Journal
 from store.records import StoredEvent
+from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.view import View
 from tests.store.conftest import FILES, Clock, Open
@@ -436,6 +439,54 @@ async def test_new_work_is_told_when_room_runs_out(opened: Open, settings: Journ
         await journal.transact(record)
     async with opened() as journal:
         assert await journal.transact(lambda tx: tx.room)
+
+
+def work(tx: Transaction, most: int) -> int:
+    """Take new work, up to `most`, as long as there is room; returns how much."""
+    taken = 0
+    while tx.room and taken < most:
+        tx.append(replace(accepted(tx.last_seq), payload=b"x" * 20_000))
+        taken += 1
+    return taken
+
+
+async def fill_up(journal: Journal, most: int) -> int:
+    """Take new work, `most` in each commit, until there is no room; returns how much."""
+    taken = 0
+    for _ in range(200):
+        more = await journal.transact(partial(work, most=most))
+        if not more:
+            return taken
+        taken += more
+    pytest.fail("there was always room")
+
+
+def bytes_in(folder: Path) -> int:
+    """What the files of a folder take."""
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+@pytest.mark.parametrize("most", [1, 1_000])
+async def test_what_was_written_since_the_last_look_takes_room(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """However much comes between two looks, in many commits or in one, new work leaves the reserve."""
+    monkeypatch.setattr("store.writer.ROOM_CACHED_S", 3_600.0)
+    async with opened(replace(settings, max_bytes=4_000_000, reserve_bytes=1_000_000)) as journal:
+        assert await fill_up(journal, most) > 20
+        assert not await journal.read(lambda view: view.room)
+        assert await to_thread.run_sync(bytes_in, settings.state_dir) <= 3_100_000
+
+
+async def test_the_disks_room_is_counted_down_between_two_looks(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another limit than the journal's own, and the same arithmetic."""
+    few = os.statvfs_result((4_096, 1, 0, 0, 3_000_000, 0, 0, 0, 0, 255))
+    monkeypatch.setattr("store.writer.os.statvfs", lambda _: few)
+    monkeypatch.setattr("store.writer.ROOM_CACHED_S", 3_600.0)
+    async with opened(replace(settings, reserve_bytes=1_000_000)) as journal:
+        assert await fill_up(journal, 1) > 10
 
 
 async def test_a_task_may_start_the_journal_and_others_use_it(opened: Open) -> None:

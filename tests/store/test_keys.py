@@ -15,8 +15,8 @@ from store.errors import DigestKeyMissing, DigestKeyWrong, OpenRefused
 from store.events import Draft
 from store.head import read_head
 from store.inspection import looking
-from store.journal import JournalSettings
 from store.keys import KEY, DigestKey, make_key
+from store.settings import JournalSettings
 from store.verify import Finding, verify_file
 from tests.store.conftest import Open
 from tests.store.drafts import REDACT, accepted, recording, refused, secret, started, succeeded

@@ -19,9 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from store.errors import ImpossibleEvent
 from store.events import Draft
-from store.journal import Journal, JournalSettings, open_journal
+from store.journal import Journal, open_journal
 from store.lifecycle import ENDED, Effect, IllegalMove, State
 from store.records import JournalId, StoredEvent
+from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.verify import verify_file
 from store.view import View

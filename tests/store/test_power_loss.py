@@ -20,7 +20,8 @@ from anyio import to_thread
 
 import store.connection as connection_module
 from store.errors import OpenRefused
-from store.journal import JournalSettings, open_journal
+from store.journal import open_journal
+from store.settings import JournalSettings
 from store.verify import verify_file
 from tests.store.conftest import Clock, Ids
 from tests.store.disk import Disk, Step, failing_disk
@@ -145,7 +146,8 @@ import resource, sys, uuid
 from datetime import UTC, datetime
 from pathlib import Path
 import anyio
-from store.journal import JournalSettings, open_journal
+from store.journal import open_journal
+from store.settings import JournalSettings
 from store.errors import JournalFailed
 from tests.store.drafts import accepted, recording, started, succeeded
 

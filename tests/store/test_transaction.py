@@ -17,7 +17,7 @@ from store.events import (
     OperationAnnotated,
     SupervisorVerdict,
 )
-from store.journal import Journal, JournalSettings
+from store.journal import Journal
 from store.lifecycle import Effect, IllegalMove, Source, State
 from store.records import (
     Chain,
@@ -30,6 +30,7 @@ from store.records import (
     StoredEvent,
     Timestamp,
 )
+from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.view import DELIVERIES_MAX
 from tests.store.conftest import Open

@@ -14,7 +14,7 @@ from anyio import create_task_group, to_thread
 from store.errors import JournalBusy, JournalDamaged
 from store.folder import entered
 from store.head import read_head, write_head
-from store.journal import JournalSettings
+from store.settings import JournalSettings
 from store.verify import Finding, Progress, verify_file, verify_journal
 from tests.store.conftest import FILES, Open
 from tests.store.drafts import accepted, recording, started, succeeded
