@@ -82,7 +82,7 @@ def verify_file(
         head = inspect(path, identity, tail=False)
         key, lost = _key(folder.path, head)
         with looking(path) as connection:
-            view = View(Ledger(connection, read_head(connection), key), now, room=False)
+            view = View(Ledger(connection, read_head(connection), key), now, has_room=lambda: False)
             return lost + verify(view, progress, deep=deep)
 
 

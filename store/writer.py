@@ -29,7 +29,7 @@ from store.transaction import Transaction
 from store.view import View
 
 ROOM_CACHED_S: Final = 1.0
-"""How old the last look at the disk's room may be."""
+"""How old the last look at the disk's room may be; what was written since is known without one."""
 CHECKPOINT_PAGES: Final = 1_000
 """Pages in the `-wal` after which it is checkpointed: SQLite's own default; much more is slower, not
 faster."""
@@ -134,7 +134,7 @@ class Writer:
         self._boundary: Final = boundary
         self._inodes: Final = (_inode(self._path), _inode(self._wal))
         self._looked_at = -ROOM_CACHED_S
-        self._room = False
+        self._committed_bytes = self._page_bytes()
         self.sizes = Sizes(0, 0, 0)
         self._unclean: Final = files.unclean_mark(path)
         self._marked = self._unclean.exists()
@@ -187,7 +187,7 @@ class Writer:
             now = self._clock()
             head = self.ledger.head
             transaction = Transaction(
-                self.ledger, now, room=self._room, frame_bytes_max=self._settings.frame_bytes_max
+                self.ledger, now, has_room=self._has_room, frame_bytes_max=self._settings.frame_bytes_max
             )
             try:
                 outcomes.append(Done(unit(transaction)))
@@ -204,6 +204,7 @@ class Writer:
 
     def _after_commit(self) -> None:
         self._boundary("journal.after_commit")
+        self._committed_bytes = self._page_bytes()
         self._commits_in_wal += 1
         self._wal_bytes = self._wal.stat().st_size
         if not self._marked:
@@ -221,7 +222,7 @@ class Writer:
         """Run the units between two commits. Raises `JournalFailed`."""
         outcomes: list[Outcome] = []
         for unit in units:
-            view = View(self.ledger, self._clock(), room=self._room)
+            view = View(self.ledger, self._clock(), has_room=self._has_room)
             try:
                 outcomes.append(Done(unit(view)))
             except Exception as error:
@@ -308,11 +309,25 @@ class Writer:
             )
         except OSError as error:
             raise JournalFailed(during="looking at the disk", detail=str(error)) from error
-        used, settings = self.sizes.bytes + self.sizes.wal_bytes, self._settings
-        self._room = (
+
+    def _has_room(self) -> bool:
+        """Whether new work fits beside the reserve: by the last look, less what was taken since.
+
+        A new page takes a place in the `-wal`, and one in the file, which a checkpoint gives it later. Of the
+        commit under way only the new pages are known.
+        """
+        pages, sizes, settings = self._page_bytes(), self.sizes, self._settings
+        taken = max(0, pages - sizes.bytes) + max(0, self._wal_bytes - sizes.wal_bytes)
+        taken += max(0, pages - self._committed_bytes)
+        used = sizes.bytes + sizes.wal_bytes + taken
+        return (
             used + settings.reserve_bytes <= settings.max_bytes
-            and self.sizes.free_bytes >= settings.reserve_bytes
+            and sizes.free_bytes - taken >= settings.reserve_bytes
         )
+
+    def _page_bytes(self) -> int:
+        """How long the file is to be, by all that was written so far, the open transaction included."""
+        return int(self.ledger.connection.execute("PRAGMA page_count").fetchone()[0]) * PAGE_BYTES
 
     def _check_files(self) -> None:
         """Look that neither the journal nor its `-wal` was replaced.

@@ -483,7 +483,7 @@ async def test_the_disks_room_is_counted_down_between_two_looks(
 ) -> None:
     """Another limit than the journal's own, and the same arithmetic."""
     few = os.statvfs_result((4_096, 1, 0, 0, 3_000_000, 0, 0, 0, 0, 255))
-    monkeypatch.setattr("store.writer.os.statvfs", lambda _: few)
+    monkeypatch.setattr("store.writer.os.statvfs", {settings.state_dir: few}.__getitem__)
     monkeypatch.setattr("store.writer.ROOM_CACHED_S", 3_600.0)
     async with opened(replace(settings, reserve_bytes=1_000_000)) as journal:
         assert await fill_up(journal, 1) > 10
