@@ -367,8 +367,8 @@ def _environment(server: Hostile, request_id: Any, _arguments: Json) -> None:  #
 
 @mode("spawn")
 def _spawn(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
-    """Starts a grandchild that holds all pipes and ends by itself only after an hour."""
-    child = os.posix_spawn("/bin/sleep", ["sleep", "3600"], os.environ)
+    """Starts a grandchild that holds all pipes, and ends by itself after `seconds`: an hour by default."""
+    child = os.posix_spawn("/bin/sleep", ["sleep", str(arguments.get("seconds", 3600))], os.environ)
     server.effect({**arguments, "child": child})
     server.answer(request_id, {**text("spawned"), "structuredContent": {"pid": os.getpid(), "child": child}})
 

@@ -82,6 +82,7 @@ class Child:
         self._stdin: int | None
         self._stdin, self._stdout, self._stderr = pipes
         self._told = told
+        self._waiting = anyio.CancelScope()
 
     @classmethod
     async def start(cls, provider: str, server: StdioServer) -> Self:
@@ -145,8 +146,25 @@ class Child:
         await anyio.wait_writable(self._writing_end())
 
     async def receive(self) -> bytes:
-        """Return the next bytes of stdout, none at its end."""
-        return await _receive(self._stdout)
+        """Return the next bytes of stdout, none at its end.
+
+        It ends with the server, too, once all that it wrote was read: what it started and left behind may
+        hold the pipe open for ever. `watch` must run beside this.
+        """
+        while True:
+            try:
+                return os.read(self._stdout, CHUNK_BYTES)
+            except BlockingIOError:
+                if self.exit_status is not None:
+                    return b""
+                with self._waiting:
+                    await anyio.wait_readable(self._stdout)
+                self._waiting = anyio.CancelScope()
+
+    async def watch(self) -> None:
+        """Wait for the server's exit, and let `receive` look whether there is anything left to read."""
+        await self._process.wait()
+        self._waiting.cancel()
 
     async def log_stderr(self) -> None:
         """Drain stderr to its end, so that the server does not wait for us; lines are debug events, cut.

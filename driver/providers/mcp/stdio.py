@@ -97,6 +97,7 @@ class StdioWire:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._read, child)
                 tasks.start_soon(self._write, child)
+                tasks.start_soon(child.watch)
                 tasks.start_soon(child.log_stderr)
                 await self._stopping.wait()
                 tasks.cancel_scope.cancel()

@@ -1,5 +1,7 @@
 """A server that does everything wrong: each answer, and each thing that is none, is told for what it is."""
 
+import os
+import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from time import process_time
@@ -7,9 +9,18 @@ from time import process_time
 import anyio
 import pytest
 
-from driver.core.attempts import Answered, InputRequired, NotSent, PeerError, Phase, Silence, TaskPending
+from driver.core.attempts import (
+    Answered,
+    InputRequired,
+    NotSent,
+    PeerError,
+    Phase,
+    Report,
+    Silence,
+    TaskPending,
+)
 from store.records import JsonObject, JsonValue
-from tests.driver.providers.mcp.stage import Stage, staged, stdio
+from tests.driver.providers.mcp.stage import Stage, gone, staged, stdio
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +65,27 @@ async def test_a_server_that_died_is_started_again_and_sent_nothing_twice(stage:
     assert await works(stage)
     assert [effect["mode"] for effect in stage.effects()] == ["dies-after", "honest"]
     assert len(stage.pids()) == 2
+
+
+async def test_a_server_is_over_when_it_dies_whoever_holds_its_pipes(stage: Stage) -> None:
+    """What it started may live on with its stdout: its calls are lost at once, and no other goes to it."""
+    assert isinstance(await stage.act("spawn"), Answered)
+    ((server, child),) = [(effect["pid"], effect["child"]) for effect in stage.effects()]
+    assert isinstance(server, int)
+    assert isinstance(child, int)
+    reports: list[Report] = []
+
+    async def one() -> None:
+        reports.append(await stage.act("silent", timeout_s=60))
+
+    with anyio.fail_after(8):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one)
+            await anyio.wait_all_tasks_blocked()
+            os.kill(server, signal.SIGKILL)
+        await gone(child)
+        assert await works(stage)
+    assert [report.cause for report in reports if isinstance(report, Silence)] == ["connection_lost"]
 
 
 async def test_all_calls_under_way_are_lost_with_their_server(stage: Stage) -> None:
