@@ -17,6 +17,8 @@ from driver.core.commands import ToolCallData
 from driver.core.conclusion import Attempted
 from driver.engine.intake import Intake
 from driver.engine.posture import Posture
+from driver.providers.mcp.jsonrpc import RequestId
+from driver.providers.mcp.stdio import StdioWire
 from store.events import OperationNotExecuted, OperationStarted
 from store.head import Ledger
 from store.records import OperationRecord, Origin
@@ -117,6 +119,17 @@ def lost_is_not_executed() -> None:
     module.lost = not_executed
 
 
+def any_answer_will_do() -> None:
+    """Take whatever a server answers for the answer to the call that has waited longest."""
+    original = StdioWire._answer
+
+    def answer(self: StdioWire, request_id: RequestId, reply: Any) -> None:  # noqa: ANN401
+        known = request_id in self._exchanges or not isinstance(request_id, int) or request_id < 1_000
+        original(self, request_id if known else next(iter(self._exchanges), request_id), reply)
+
+    StdioWire._answer = answer  # type: ignore[method-assign]
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
@@ -128,6 +141,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             told_before_commit,
             no_confirmation,
             lost_is_not_executed,
+            any_answer_will_do,
         )
     }
 )

@@ -1,0 +1,159 @@
+"""Everything that a server can do wrong, as cases: how to provoke each, and what may honestly be said of it.
+
+Each case is a provider of its own, `tests/servers/hostile_mcp.py` in one of its modes. What stands in `ends`
+is what the receipt says when nobody is killed: the row of docs/configuration.md that the case is about.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.servers import hostile_mcp
+from tests.system.history import Json
+from tests.system.plane import call
+
+ANSWER_BYTES_MAX: Final = 1_048_576
+LATE_S: Final = 4.0
+HURRIED_S: Final = 1.0
+"""The deadline of a call that is not answered in time, on purpose."""
+
+SUCCEEDED: Final = "operation.succeeded"
+FAILED: Final = "operation.failed"
+NO_TOOL: Final = "operation.not_executed/unknown_tool"
+EXPIRED: Final = "operation.not_executed/expired"
+LOST: Final = "operation.unknown/connection_lost"
+LATE: Final = "operation.unknown/execution_timeout"
+GARBLED: Final = "operation.unknown/protocol_error"
+PENDING: Final = "operation.unknown/task_pending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One way to be hostile."""
+
+    name: str
+    ends: str
+    arguments: Json = field(default_factory=dict[str, object])
+    options: tuple[str, ...] = ()
+    tool: str = "act"
+    execution_s: float = 20.0
+    expires_in_ms: int | None = None
+    answers_late: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What its server's command line has, and no other's."""
+        return f"case={self.name}"
+
+    @property
+    def recovers(self) -> bool:
+        """Whether an honest call gets through afterwards."""
+        return not self.ends.startswith("operation.not_executed")
+
+    def tables(self, ledger: str) -> Mapping[str, Json]:
+        """Return its provider's configuration."""
+        argv = [sys.executable, "-I", "-S", hostile_mcp.__file__, ledger, "counts", self.mark, *self.options]
+        provider = f"providers__{self.name}"
+        return {
+            provider: {
+                "kind": "mcp",
+                "argv": argv,
+                "answer_max_bytes": ANSWER_BYTES_MAX,
+                "late_result_s": LATE_S,
+            },
+            f"{provider}__tools__{self.tool}": {"execution_s": self.execution_s},
+        }
+
+    def command(self) -> Json:
+        """Return the call that provokes it."""
+        arguments = {"mode": self.name, **self.arguments}
+        command = call(self.name, f"{self.name}/{self.tool}", run_id=f"run-{self.name}", **arguments)
+        return command if self.expires_in_ms is None else {**command, "expires_in_ms": self.expires_in_ms}
+
+    def honest_command(self) -> Json:
+        """Return a call to the same provider that provokes nothing."""
+        return call(f"after-{self.name}", f"{self.name}/act", run_id="run-after", mode="honest", of=self.name)
+
+
+def _honest(name: str, *options: str, ends: str = SUCCEEDED, expires_in_ms: int | None = None) -> Case:
+    """A server that is hostile before or beside its calls."""
+    arguments: Json = {"mode": "honest"}
+    return Case(name=name, ends=ends, arguments=arguments, options=options, expires_in_ms=expires_in_ms)
+
+
+def _says(name: str, ends: str, line: str, execution_s: float = 20.0) -> Case:
+    """A server that answers with this line."""
+    return Case(name=name, ends=ends, arguments={"mode": "verbatim", "line": line}, execution_s=execution_s)
+
+
+def _results(name: str, ends: str, result: Json, tool: str = "act") -> Case:
+    """A server that answers with this result."""
+    return Case(name=name, ends=ends, arguments={"mode": "result", "result": result}, tool=tool)
+
+
+CASES: Final = (
+    Case(name="honest", ends=SUCCEEDED),
+    # it dies, or as good as
+    Case(name="dies-before", ends=LOST),
+    Case(name="dies-after", ends=LOST),
+    Case(name="half", ends=LOST),
+    Case(name="answers-and-dies", ends=SUCCEEDED),
+    Case(name="closes", ends=LOST),
+    Case(name="spawn", ends=SUCCEEDED, arguments={"seconds": 5}),
+    # it hangs, or is late
+    Case(name="freezes", ends=LATE, execution_s=HURRIED_S),
+    Case(name="deaf", ends=LATE, execution_s=HURRIED_S),
+    Case(name="silent", ends=LATE, execution_s=HURRIED_S),
+    Case(name="late", ends=LATE, arguments={"seconds": 2.5}, execution_s=HURRIED_S, answers_late=True),
+    Case(
+        name="late-error",
+        ends=LATE,
+        arguments={"seconds": 2.5, "code": -32603},
+        execution_s=HURRIED_S,
+        answers_late=True,
+    ),
+    # it says what is no answer
+    Case(name="garbage", ends=GARBLED, arguments={"seconds": 1}, answers_late=True),
+    Case(name="garbage-flood", ends=GARBLED),
+    Case(name="big", ends=GARBLED, arguments={"bytes": 64_000_000}),
+    Case(name="endless", ends=GARBLED),
+    Case(name="bomb", ends=GARBLED, arguments={"bytes": 1_000_000}),
+    Case(name="deep", ends=GARBLED, arguments={"levels": 200}),
+    Case(name="chatters", ends=LATE, execution_s=HURRIED_S),
+    Case(name="answers-nobody", ends=GARBLED),
+    _says("cut", GARBLED, '{"jsonrpc":"2.0","id":ID,"result":{"content":[]}'),
+    _says("not-a-number", GARBLED, '{"jsonrpc":"2.0","id":ID,"result":{"x":NaN}}'),
+    _says("bottomless", GARBLED, "[" * 100_000),
+    _says("no-code", GARBLED, '{"jsonrpc":"2.0","id":ID,"error":{"message":"no code"}}'),
+    _says("wrong-id", LATE, '{"jsonrpc":"2.0","id":9ID,"result":{"content":[]}}', HURRIED_S),
+    _says("text-id", SUCCEEDED, '{"jsonrpc":"2.0","id":"ID","result":{"content":[]}}'),
+    # it says what is an answer, oddly
+    Case(name="invalid-utf8", ends=SUCCEEDED),
+    Case(name="lone-surrogate", ends=SUCCEEDED),
+    Case(name="environment", ends=SUCCEEDED),
+    Case(name="twice", ends=SUCCEEDED),
+    Case(name="then-error", ends=SUCCEEDED),
+    Case(name="error-first", ends=FAILED),
+    Case(name="error", ends=FAILED, arguments={"code": -32001}),
+    _results("is-error", FAILED, {"content": [], "isError": True}),
+    _results("breaks-its-schema", SUCCEEDED, {"structuredContent": {"id": "?"}}, tool="strict"),
+    _results("wants-input", FAILED, {"resultType": "input_required", "requestState": "s"}),
+    _results("task", PENDING, {"task": {"taskId": "t-1", "status": "working"}}),
+    # its tools change, or it asks
+    Case(name="vanish", ends=SUCCEEDED),
+    Case(name="vanish-quietly", ends=SUCCEEDED),
+    Case(name="asks", ends=SUCCEEDED),
+    Case(name="asks-forever", ends=GARBLED),
+    # it is hostile before it is called, or beside
+    _honest("prints-a-banner", "banner"),
+    _honest("floods-stderr", "stderr-flood"),
+    _honest("floods-stderr-with-lines", "stderr-lines"),
+    _honest("stays", "ignore-eof"),
+    _honest("dies-of-the-newer-era", "dies-on-discover"),
+    _honest("has-a-broken-schema", "bad-schema"),
+    _honest("has-no-list", "no-list", ends=NO_TOOL),
+    _honest("has-endless-pages", "pages", ends=NO_TOOL),
+    _honest("has-fat-pages", "fat-pages", ends=NO_TOOL),
+    _honest("is-mute", "mute", ends=EXPIRED, expires_in_ms=1_500),
+)

@@ -1,0 +1,221 @@
+"""A daemon with every hostile server at once, and the kills that come on top.
+
+One siege is one sandbox: all cases are provoked together, something is killed (or nothing), whoever is left
+or comes next ends what is open, everything is delivered again, and all must add up.
+"""
+
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import anyio
+
+from tests.system.audit import must_hold
+from tests.system.campaign import KILLED
+from tests.system.history import Json
+from tests.system.hostility import CASES, LOST, Case
+from tests.system.plane import ScriptedPlane, scripted_plane
+from tests.system.sandbox import Life, Sandbox, sandbox
+from tests.system.zygote import Zygote
+
+SEED: Final = 20261129
+CRASHED: Final = "operation.unknown/crash_window"
+BY_NAME: Final = {case.name: case for case in CASES}
+
+
+def outcome(receipt: Json) -> str:
+    """Return a receipt's kind, with its reason where it has one."""
+    reason = receipt["data"].get("reason")
+    return f"{receipt['kind']}/{reason}" if reason else str(receipt["kind"])
+
+
+@dataclass(slots=True)
+class Toll:
+    """What was counted over all sieges of a session."""
+
+    cells: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    begun: int = 0
+    sieges: int = 0
+    servers_killed: int = 0
+    daemons_killed: int = 0
+    effects: int = 0
+    twice: int = 0
+    late: int = 0
+    receipts: Counter[str] = field(default_factory=Counter[str])
+    crashed_in: set[str] = field(default_factory=set[str])
+    """The cases that a daemon died in the middle of."""
+    slowest_s: float = 0.0
+
+    def __str__(self) -> str:
+        """One line for a report."""
+        receipts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.receipts.items()))
+        return (
+            f"{len(self.cells)} cells of case and kill in {self.sieges} sieges, "
+            f"{self.servers_killed} servers and {self.daemons_killed} daemons killed, "
+            f"{self.effects} effects, {self.twice} of them twice, "
+            f"{self.receipts.total()} receipts ({receipts}), daemons died in {len(self.crashed_in)} cases, "
+            f"{self.late} late answers, the last receipt after {self.slowest_s:.1f} s"
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Siege:
+    """See the module. Made by `siege`."""
+
+    made: Sandbox
+    plane: ScriptedPlane
+    toll: Toll
+    cases: Sequence[Case]
+    began: float = field(default_factory=monotonic)
+
+    @property
+    def life(self) -> Life:
+        """The newest life."""
+        return self.made.lives[-1]
+
+    # --- kills
+
+    async def servers_once(self, seen: Callable[[], set[str]], delay_s: float) -> None:
+        """Kill each case's server `delay_s` after `seen` names the case; end when all were seen, or ended."""
+        async with anyio.create_task_group() as tasks:
+            begun: set[str] = set()
+            while not self._over(begun):
+                for name in sorted(seen() - begun):
+                    tasks.start_soon(self._server_after, name, delay_s)
+                    begun.add(name)
+                await self.plane.until(lambda: seen() - begun or self._over(begun))
+
+    def _over(self, begun: set[str]) -> bool:
+        return not set(self.plane.unanswered()) - begun
+
+    async def _server_after(self, name: str, delay_s: float) -> None:
+        await anyio.sleep(delay_s)
+        self.server(name)
+
+    def server(self, name: str) -> None:
+        """Kill the server of a case, as a power switch would, where it is there."""
+        mark = f"\0{BY_NAME[name].mark}\0".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                command = (process / "cmdline").read_bytes()
+                if mark in command and os.fsencode(self.made.ledger) in command:
+                    os.kill(int(process.name), signal.SIGKILL)
+                    self.toll.servers_killed += 1
+
+    async def daemon(self) -> None:
+        """Kill the daemon."""
+        await self.life.kill()
+        self.toll.daemons_killed += 1
+
+    # --- what is waited for
+
+    def started(self) -> set[str]:
+        """Return the cases whose intent has reached the plane."""
+        kinds = ((event["kind"], event["command_id"]) for event in self.plane.history.events())
+        return {
+            command_id for kind, command_id in kinds if kind == "operation.started" and command_id in BY_NAME
+        }
+
+    async def begun_are(self, share: float) -> None:
+        """Return once this share of the calls that can be made has been."""
+        wanted = share * sum(case.recovers for case in self.cases)
+        await self.plane.until(lambda: len(self.started()) >= wanted)
+
+    async def next_life(self) -> None:
+        """Start the next daemon, and return once the plane has welcomed it."""
+        welcomed = len(self.plane.hellos)
+        self.made.start()
+        await self.plane.until(lambda: len(self.plane.hellos) > welcomed)
+        await self.plane.connected()
+
+    # --- the end
+
+    async def end(self, kind: str, *, politely: bool) -> None:
+        """Let whoever lives end what is open; all receipts must be honest, and all come again the same."""
+        await self.plane.answered()
+        self.toll.slowest_s = max(self.toll.slowest_s, monotonic() - self.began)
+        for case in self.cases:
+            receipt = self.plane.receipt(case.name)
+            assert receipt is not None
+            found = outcome(receipt)
+            assert found in self._honest(case, kind), f"{case.name}, {kind}: {found}: {receipt['data']}"
+            self.toll.cells.add((case.name, kind))
+            self.toll.receipts[found] += 1
+            if found == CRASHED:
+                self.toll.crashed_in.add(case.name)
+        if kind in ("nothing", "server"):
+            await self._all_serve_again()
+        await self.plane.redeliver(*self.plane.orders)
+        if politely:
+            assert await self.life.stop() == 0, self.life.text[-4000:]
+        else:
+            await self.life.kill()
+        verified = await self.made.command("verify", "--deep")
+        assert verified.code == 0, verified.text
+        self._count()
+        await must_hold(self.made)
+
+    def _honest(self, case: Case, kind: str) -> set[str]:
+        """What may be said of a case: its own end, or that whatever was killed hides it."""
+        hidden = {"nothing": set[str](), "server": {LOST}, "daemon": {CRASHED}, "both": {LOST, CRASHED}}
+        return {case.ends} | hidden[kind]
+
+    async def _all_serve_again(self) -> None:
+        """Whatever a server did, the next call to it is made, where it serves the tool at all."""
+        again = [case.honest_command() for case in self.cases if case.recovers]
+        await self.plane.give(*again)
+        await self.plane.answered()
+        for command in again:
+            receipt = self.plane.receipt(command["command_id"])
+            assert receipt is not None
+            assert receipt["kind"] == "operation.succeeded", f"{command['command_id']}: {receipt['data']}"
+            self.toll.receipts[outcome(receipt)] += 1
+
+    def late(self) -> dict[str, str]:
+        """Return what each late answer says of its operation's effect, by command."""
+        events = self.plane.history.events()
+        return {
+            event["command_id"]: event["data"]["effect"]
+            for event in events
+            if event["kind"] == "operation.late_result"
+        }
+
+    def _count(self) -> None:
+        executions = self.made.executions()
+        self.toll.sieges += 1
+        self.toll.effects += executions.total()
+        self.toll.twice += sum(count > 1 for count in executions.values())
+        self.toll.late += len(self.late())
+
+
+@asynccontextmanager
+async def siege(
+    zygote: Zygote,
+    toll: Toll,
+    kill_at: str | None = None,
+    *,
+    cases: Sequence[Case] = CASES,
+    patch: str | None = None,
+) -> AsyncGenerator[Siege]:
+    """Start a daemon with hostile servers, and provoke every case, each time in another order."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        tables = (table for case in cases for table in case.tables(str(made.ledger)).items())
+        made.configure(**dict(tables))
+        plane.window = 1_024
+        life = made.start(kill_at=kill_at, patch=patch)
+        await life.ready()
+        await plane.connected()
+        begun = Siege(made=made, plane=plane, toll=toll, cases=cases)
+        order = random.Random(SEED + toll.begun).sample(cases, len(cases))
+        toll.begun += 1
+        await plane.give(*(case.command() for case in order))
+        yield begun
+        if kill_at is not None:
+            assert made.lives[0].code == KILLED
