@@ -3,8 +3,8 @@
 Part of `driver.plane`; imports anyio, starlette, structlog, `driver.core` and its siblings, which hold the
 duties:
 
-    socket ──► read ──► queue ──► commit: intake.take, and then ack
-                                  deliver: delivery.hand_out, and then send ──► socket
+    socket ──► read ──► arrivals ──► commit: intake.take, and then ack
+                                     deliver: delivery.hand_out, and then send ──► socket
 
 Nothing is acknowledged before the ledger's transaction that holds it has returned, and nothing is sent before
 the one that says so has. Whatever goes wrong on the socket ends the session; the daemon comes back, and both
@@ -20,7 +20,6 @@ from uuid import uuid4
 
 import anyio
 import structlog
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from driver.core.codec import parse_from_daemon, render
@@ -44,12 +43,13 @@ from driver.core.frames import (
     Welcome,
 )
 from driver.plane import delivery, intake
+from driver.plane.arrivals import FRAMES_MAX, Arrivals
 from driver.plane.fleet import Fleet, greet
 from driver.plane.intake import Arrival, Intake
 from driver.plane.ledger import Ledger
 
-WINDOW: Final = 256
-"""Events that a daemon may send ahead of our acknowledgement; also the most that one commit takes."""
+WINDOW: Final = FRAMES_MAX
+"""Events that a daemon may send ahead of our acknowledgement."""
 HELLO_S: Final = 10.0
 """How long a daemon may take to say who it is."""
 SEND_S: Final = 10.0
@@ -113,12 +113,12 @@ class Session:
 
     async def run(self, head: sqlite3.Row) -> None:
         """Serve until either side closes. `head` is what the ledger has of this journal."""
-        arrivals, queue = anyio.create_memory_object_stream[Arrival](WINDOW)
+        arrivals = Arrivals()
         try:
-            with self._scope, arrivals, queue:
+            with self._scope:
                 await self._send(_welcome(head))
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._commit, queue, head["seq"])
+                    tasks.start_soon(self._commit, arrivals, head["seq"])
                     tasks.start_soon(self._deliver)
                     tasks.start_soon(self._deliver_declined)
                     await self._read(arrivals)
@@ -132,7 +132,7 @@ class Session:
 
     # ------------------------------------------------------------ what the daemon says
 
-    async def _read(self, arrivals: MemoryObjectSendStream[Arrival]) -> None:
+    async def _read(self, arrivals: Arrivals) -> None:
         async for text in _messages(self._socket):
             match parse_from_daemon(text):
                 case (EventFrame() | InvalidEvent() | Gap()) as frame:
@@ -149,10 +149,10 @@ class Session:
                 case Hello():
                     await self._send(ErrorFrame(code="unexpected_hello", message="hello was said already"))
 
-    async def _queue(self, arrivals: MemoryObjectSendStream[Arrival], arrival: Arrival) -> None:
+    async def _queue(self, arrivals: Arrivals, arrival: Arrival) -> None:
         frame = arrival.frame
         if isinstance(frame, Gap) or frame.journal_id == self.hello.journal_id:
-            await arrivals.send(arrival)
+            await arrivals.put(arrival)
         else:
             message = "hello named another journal_id: connect again to speak of this one"
             await self._send(ErrorFrame(code="wrong_journal", message=message))
@@ -168,11 +168,11 @@ class Session:
 
     # ------------------------------------------------------------ what the plane says
 
-    async def _commit(self, queue: MemoryObjectReceiveStream[Arrival], told: int) -> None:
+    async def _commit(self, arrivals: Arrivals, told: int) -> None:
         """Commit what has arrived, as much as there is at once; then answer for it."""
         stopped = False
-        async for first in queue:
-            batch = [first, *_rest(queue)]
+        while True:
+            batch = await arrivals.take()
             if stopped:
                 continue
             taken = await self._ledger.change(
@@ -264,14 +264,3 @@ def _welcome(head: sqlite3.Row) -> Welcome:
         window=WINDOW,
         max_frame_bytes=FRAME_BYTES_MAX,
     )
-
-
-def _rest(queue: MemoryObjectReceiveStream[Arrival]) -> list[Arrival]:
-    """What has arrived already, without waiting."""
-    rest: list[Arrival] = []
-    while len(rest) < WINDOW - 1:
-        try:
-            rest.append(queue.receive_nowait())
-        except anyio.WouldBlock:
-            break
-    return rest

@@ -168,8 +168,8 @@ async def test_a_run_in_doubt_is_not_resumed(driver: Driver) -> None:
         await plane.until("c1", "succeeded")
     await plane.send(run_id="run-2", data=resuming)
     async with driver.session() as socket:
-        await socket.say(*driver.journal.run("c2", UNKNOWN))
         await plane.send(command_id="c2")
+        await socket.say(*driver.journal.run("c2", UNKNOWN))
         await plane.until("c2", "unknown")
     assert (await plane.send(status=409, run_id="run-3", data=resuming))["code"] == "run_in_doubt"
 
