@@ -43,7 +43,7 @@ def _models() -> Mapping[str, type[Table]]:
     }
 
 
-KINDS: Final = {
+KINDS: Final[Mapping[str, tuple[type[Table], type[Table]]]] = {
     "[providers.NAME]` of kind `http": (HttpProviderTable, CommonProviderTable),
     "[providers.NAME.tools.TOOL]` of kind `http": (HttpToolTable, ToolTable),
 }
