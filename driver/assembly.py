@@ -5,10 +5,12 @@ only where there is one of it: the MCP SDK alone costs most of a second and of t
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from driver.config.models import Config, ControlTable
 from driver.config.providers import (
     CommandProviderTable,
+    CommandToolTable,
     HttpProviderTable,
     HttpToolTable,
     McpProviderTable,
@@ -18,6 +20,7 @@ from driver.core.contracts import parse_key_carrier
 from driver.core.frames import FRAME_BYTES_MAX
 from driver.engine.posture import Limits
 from driver.link.settings import LinkSettings
+from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.http.settings import Endpoint, HttpSettings
 from driver.providers.mcp.settings import HttpServer, McpSettings, StdioServer
 from driver.providers.protocol import LateResults, Provider
@@ -78,7 +81,38 @@ def _provider(name: str, table: ProviderTable, config: Config, late: LateResults
 
             return HttpProvider(_http_settings(name, table), late)
         case CommandProviderTable():
-            raise AssertionError(name)  # refused with the configuration: driver.config.support
+            from driver.providers.command.provider import CommandProvider  # noqa: PLC0415 - see the module's docstring
+
+            return CommandProvider(_command_settings(name, table, config))
+
+
+def spool(config: Config) -> Path:
+    """Return the folder where the attempts of all command providers keep their records."""
+    return config.driver.state_dir / "spool"
+
+
+def _command_settings(name: str, table: CommandProviderTable, config: Config) -> CommandSettings:
+    return CommandSettings(
+        name=name,
+        programs={tool: _program(declared) for tool, declared in table.tools.items()},
+        spool=spool(config),
+        cwd=table.cwd or config.work_dir,
+        # where a program runs that names no folder, and whose provider names none, needs no declaration
+        roots=table.roots if table.roots and table.cwd else (*table.roots, config.work_dir),
+        env=table.env,
+        env_files=table.env_files,
+        key=parse_key_carrier(table.key),
+    )
+
+
+def _program(tool: CommandToolTable) -> Program:
+    return Program.declared(
+        tool.argv,
+        cwd=tool.cwd,
+        stdin=tool.stdin,
+        output_bytes_max=tool.output_max_bytes,
+        ok_exit_codes=tool.ok_exit_codes,
+    )
 
 
 def _http_settings(name: str, table: HttpProviderTable) -> HttpSettings:

@@ -35,7 +35,7 @@ from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
 from driver.engine.machine import machine
 from driver.engine.posture import Posture
-from driver.engine.recovery import recover
+from driver.engine.recovery import Recovered, recover
 from driver.engine.terms import Terms
 from driver.faults import Boundary
 from driver.link.link import Link
@@ -43,6 +43,7 @@ from driver.link.watermark import Watermark
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
+from driver.providers.command.spool import Spool
 from driver.providers.protocol import Provider
 from store.errors import FolderUnusable, JournalFailed, NoRoomForGeneration
 from store.events import DriverStarted, DriverStopping
@@ -182,9 +183,11 @@ class Daemon:
         started = DriverStarted(software=self._identity.software)
         await self.journal.transact(lambda tx: announce(tx, started))
         recovered = await recover(self.journal, self._terms, self._machine, self._boundary)
+        await self._tidy_spool(recovered)
         for provider in self._providers.values():
             await tasks.start(provider.run)
         await tasks.start(self._dispatcher.run)
+        self._dispatcher.readopt(recovered.running)
         self._dispatcher.enqueue(recovered.waiting)
         self._posture.ready = True
         if self._link is not None:
@@ -194,10 +197,17 @@ class Daemon:
             driver_id=self._identity.driver_id,
             boot_id=self._identity.boot_id,
             waiting=len(recovered.waiting),
+            running=len(recovered.running),
             unknown=recovered.unknown,
             control=self._link is not None,
         )
         notify.notify("READY=1")
+
+    async def _tidy_spool(self, recovered: Recovered) -> None:
+        """Remove what a crash between a command's outcome and its clean-up has left."""
+        running = (found.assignment for found in recovered.running)
+        keep = {(assignment.operation_id, assignment.attempt) for assignment in running}
+        await anyio.to_thread.run_sync(Spool(assembly.spool(self._config)).tidy, keep)
 
     def _make_work_dir(self) -> None:
         """Make the folder that providers run in, before anything is recorded."""

@@ -16,6 +16,7 @@ from driver.cli.inspection import ProviderReport, declared_only, inspect, unaske
 from driver.config.models import Config
 from driver.config.providers import ProviderTable
 from driver.core.attempts import NotSent, Report
+from driver.providers.command.provider import CommandProvider
 from driver.providers.http.provider import HttpProvider
 from driver.providers.mcp.provider import McpProvider
 from driver.providers.protocol import Provider
@@ -68,6 +69,11 @@ async def _report(name: str, table: ProviderTable, provider: Provider) -> Provid
     if isinstance(provider, HttpProvider):
         refused = await provider.reach()
         return declared_only(name, table.tools) if refused is None else unasked(name, refused)
+    if isinstance(provider, CommandProvider):
+        examined = await provider.examine()
+        if isinstance(examined, NotSent):
+            return unasked(name, examined)
+        return declared_only(name, table.tools, examined)
     assert isinstance(provider, McpProvider), "the configuration has no other kind"
     served = await provider.list_tools()
     if isinstance(served, NotSent):

@@ -78,10 +78,17 @@ def inspect(
     )
 
 
-def declared_only(name: str, declared: Mapping[str, ToolTable]) -> ProviderReport:
-    """Return the report on the provider `name`, which can be reached, and lists no tools."""
+def declared_only(
+    name: str, declared: Mapping[str, ToolTable], refused: Mapping[str, NotSent] | None = None
+) -> ProviderReport:
+    """Return the report on the provider `name`, which can be reached, and lists no tools.
+
+    `refused` has the tools no call of which can be made.
+    """
+    refusals = refused or {}
+    errors = {tool: (Finding(level="error", message=item.message),) for tool, item in refusals.items()}
     tools = (
-        ToolReport(name=tool, declared=True, served=None, effect=table.effect, findings=())
+        ToolReport(name=tool, declared=True, served=None, effect=table.effect, findings=errors.get(tool, ()))
         for tool, table in sorted(declared.items())
     )
     return ProviderReport(name=name, error=None, tools=tuple(tools))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from driver.config.errors import Problem
@@ -74,8 +75,12 @@ def _checks(chain: tuple[Table, ...]) -> Iterator[Callable[[], Found]]:
             yield from (partial(rule, gateway) for rule in GATEWAY)
         case (_, SupervisorTable() as supervisor):
             yield from (partial(rule, supervisor) for rule in SUPERVISOR)
-        case (_, (McpProviderTable() | CommandProviderTable() | HttpProviderTable()) as provider):
+        case (
+            Config() as config,
+            (McpProviderTable() | CommandProviderTable() | HttpProviderTable()) as provider,
+        ):
             yield from (partial(rule, provider) for rule in PROVIDER)
+            yield from (partial(rule, provider, config) for rule in PLACE)
         case (_, CommonProviderTable() as provider, ToolTable() as tool):
             yield from (partial(rule, tool, provider) for rule in TOOL)
         case (
@@ -235,6 +240,18 @@ def _requests_start_nothing(provider: ProviderTable) -> Found:
     )
 
 
+def _programs_run_within_roots(provider: ProviderTable, config: Config) -> Found:
+    """As the paths are written; where links lead is looked at for each call."""
+    if not isinstance(provider, CommandProviderTable) or provider.cwd is None:
+        return None
+    roots = provider.roots or (config.work_dir,)
+    folder = os.path.normpath(provider.cwd)
+    if any(Path(folder).is_relative_to(os.path.normpath(root)) for root in roots):
+        return None
+    named = ", ".join(str(root) for root in roots)
+    return Clash("cwd", f'found "{provider.cwd}", which lies in none of the roots ({named}): add it to roots')
+
+
 def _key_may_be_a_header(provider: ProviderTable) -> Found:
     carrier, _, name = provider.key.partition(":")
     if not isinstance(provider, HttpProviderTable) or carrier != "header":
@@ -335,6 +352,7 @@ PROVIDER: Final = (
     _requests_start_nothing,
     _key_may_be_a_header,
 )
+PLACE: Final = (_programs_run_within_roots,)
 TOOL: Final = (
     _idempotency_ends,
     _retry_is_idempotent,

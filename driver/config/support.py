@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from driver.config.errors import Problem, TablePath
 from driver.config.models import Config, ControlTable, DriverTable, SupervisorTable
-from driver.config.providers import CommonProviderTable, ToolTable
+from driver.config.providers import CommandToolTable, ToolTable
 from driver.config.table import Table, tables
 
 T = TypeVar("T", bound=Table)
@@ -30,7 +30,7 @@ FEATURES: Final = (
     Feature(Config, "gateway", lambda config: config.gateway is not None, "leave the table out"),
     Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
     Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
-    Feature(CommonProviderTable, "kind", lambda provider: _kind(provider) == "command", '"mcp" or "http"'),
+    Feature(CommandToolTable, "evidence", lambda tool: tool.evidence is not None, "leave it out"),
     Feature(ToolTable, "probe", lambda tool: tool.probe is not None, "leave the table out"),
     Feature(ToolTable, "compensate", lambda tool: tool.compensate is not None, "leave the table out"),
 )
@@ -55,7 +55,3 @@ def _refusal(feature: Feature[Table], path: TablePath, table: Table) -> Problem:
 
 def _uses(feature: Feature[Table], table: Table) -> bool:
     return feature.key in vars(table) and feature.used(table)
-
-
-def _kind(provider: CommonProviderTable) -> str:
-    return str(vars(provider)["kind"])

@@ -25,6 +25,7 @@ from store.records import (
     OperationRecord,
     Origin,
     RunId,
+    moment,
     timestamp,
 )
 from store.view import View
@@ -102,6 +103,37 @@ def load(view: View, place: Waiting, terms: Terms) -> Assignment | None:
     record = view.operation(place.operation_id)
     if record is None or not may_begin(view, record):
         return None
+    return _load(view, record, place, terms, record.attempt_count + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """An attempt that an earlier process life began, and that may have outlived it."""
+
+    assignment: Assignment
+    started_at: datetime
+    deadline_at: datetime
+
+
+def under_way(view: View, record: OperationRecord, place: Waiting, terms: Terms) -> UnderWay | None:
+    """Return the attempt that runs; None where its provider's attempts do not survive the daemon.
+
+    `place` is where its operation would wait for another one.
+    """
+    if terms.readopting(record.tool) is None:
+        return None
+    assignment = _load(view, record, place, terms, record.attempt_count)
+    if assignment is None:
+        return None
+    attempt = view.attempts(record.operation_id)[-1]
+    return UnderWay(
+        assignment=assignment, started_at=moment(attempt.started_at), deadline_at=moment(attempt.deadline_at)
+    )
+
+
+def _load(
+    view: View, record: OperationRecord, place: Waiting, terms: Terms, attempt: int
+) -> Assignment | None:
     data = view.command_data(record.command_id)
     if data is None or data.body is None:
         return None
@@ -116,7 +148,7 @@ def load(view: View, place: Waiting, terms: Terms) -> Assignment | None:
         args_digest=record.args_digest,
         contract=contract,
         redaction=withheld(contract, data),
-        attempt=record.attempt_count + 1,
+        attempt=attempt,
         expires_at=place.expires_at,
         traceparent=place.traceparent,
         # what a person was asked about waits for that person, whatever the contract says by now

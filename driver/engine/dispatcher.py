@@ -18,6 +18,8 @@ The order of the steps is the product (I1 and I2), so here it is in one place:
 6. the outcome is committed, and with it the receipt; or it is the end of this attempt only, the slot is given
    back, and the operation rests until it is due for another one (step 1).
 
+An attempt that outlived an earlier process life is heard out at step 5, and goes on to step 6 (`readopt`).
+
 Intake does step 3 in the transaction that accepts the command, when the provider is ready and a slot is
 free: such an operation arrives here at step 4 (`run_started`).
 """
@@ -35,12 +37,13 @@ from driver.core.conclusion import Attempted, Outcome
 from driver.core.contracts import ToolName
 from driver.core.reports import judge
 from driver.engine.approvals import expiry
-from driver.engine.assignments import Assignment, intent, load, may_begin
-from driver.engine.endings import end_at_rest, record_late
+from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
+from driver.engine.endings import end_at_rest, lost, record_late
 from driver.engine.machine import Machine
 from driver.engine.outcomes import outcome
 from driver.engine.posture import Limits, Posture, Slots
 from driver.engine.queue import Queue, Waiting, granted
+from driver.engine.readoption import hear
 from driver.engine.reports import abandoned, broken, no_provider
 from driver.engine.running import Later, Over, Running, Started
 from driver.engine.steps import Steps
@@ -49,6 +52,7 @@ from driver.faults import Boundary
 from driver.providers.describing import Describing
 from driver.providers.listening import Listening
 from driver.providers.protocol import Provider
+from driver.providers.readoption import Lost
 from store.events import OperationNotExecuted, OperationStarted, OperationSucceeded
 from store.journal import Journal
 from store.lifecycle import Effect
@@ -131,6 +135,17 @@ class Dispatcher:
         running = self._enter(assignment)
         running.deadline_at = deadline_at
         self._spawn(self._finish_started, running)
+
+    def readopt(self, attempts: Iterable[UnderWay]) -> None:
+        """Wait for attempts that an earlier process life began, and that may have outlived it.
+
+        Their providers must run. They hold slots, be there as many as may.
+        """
+        for found in attempts:
+            self.slots.hold()
+            running = self._enter(found.assignment)
+            running.deadline_at, running.phase = found.deadline_at, Phase.WRITING
+            self._spawn(self._finish_readopted, running, found.started_at)
 
     def intent(self, assignment: Assignment, now: datetime) -> OperationStarted:
         """Return the intent of an attempt that starts at `now`, for intake to commit with the acceptance."""
@@ -222,8 +237,29 @@ class Dispatcher:
             self._boundary("dispatch.answered")
             took_ms = round((anyio.current_time() - began) * 1000)
             word = self._judge(running, report, took_ms)
-        step = await self._commit_outcome(running, word)
+        await self._end(running, running.ended(word))
+
+    async def _finish_readopted(self, running: Running, started_at: datetime) -> None:
+        """Steps 5 and 6 of an attempt that another process life began."""
+        assignment = running.assignment
+        provider = self._terms.readopting(assignment.tool)
+        assert provider is not None, "recovery left it open because there is one"
+        report = await hear(provider, running)
+        self._boundary("dispatch.answered")
+        if isinstance(report, Lost):
+            await self._end(running, lost(assignment.attempt, report.message))
+            return
+        took_ms = max(round((self._clock() - started_at).total_seconds() * 1000), 0)
+        await self._end(running, running.ended(self._judge(running, report, took_ms)))
+
+    async def _end(self, running: Running, newest: Attempted) -> None:
+        """Step 6, and what follows from it."""
+        word = newest.outcome
+        step = await self._commit_outcome(running, newest)
         self._boundary("dispatch.outcome_committed")
+        provider = self._terms.readopting(running.assignment.tool)
+        if provider is not None:
+            provider.settled(running.assignment.operation_id, running.assignment.attempt)
         if running.heard is not None and not isinstance(word, OperationSucceeded):
             # an error after a cancel may be about the cancel: it is kept, and ends nothing
             assignment = running.assignment
@@ -285,10 +321,9 @@ class Dispatcher:
         ending = judge(report, running.phase, assignment.contract, assignment.redactor)
         return outcome(ending, phase=running.phase, attempts=assignment.attempt, duration_ms=duration_ms)
 
-    async def _commit_outcome(self, running: Running, word: Outcome) -> Over | Later:
+    async def _commit_outcome(self, running: Running, newest: Attempted) -> Over | Later:
         """Step 6: returns once the receipt, or the end of the attempt, is fsynced."""
         assignment = running.assignment
-        newest = Attempted(attempt=assignment.attempt, phase=running.phase, outcome=word)
         step = await self._journal.transact(lambda tx: self._steps.end(tx, running, newest))
         log.info(
             "operation_ended" if isinstance(step, Over) else "attempt_ended",
@@ -296,7 +331,7 @@ class Dispatcher:
             run_id=assignment.run_id,
             tool=assignment.tool,
             attempt=assignment.attempt,
-            kind=word.KIND,
+            kind=newest.outcome.KIND,
             **({"no_retry": step.why} if isinstance(step, Over) and step.why else {}),
         )
         return step

@@ -68,10 +68,9 @@ def forbidden(view: View, record: OperationRecord, contract: Contract, machine: 
     return forbid(case(view, record, contract, past(view, record), machine()), view.now)
 
 
-def lost(record: OperationRecord) -> Attempted:
-    """Return the attempt that an earlier process life began, and whose end nobody wrote down."""
-    attempt = record.attempt_count
-    outcome = OperationUnknown(reason="crash_window", phase=None, attempts=attempt)
+def lost(attempt: int, message: str | None = None) -> Attempted:
+    """Return the attempt that an earlier process life began, and whose end nobody knows: `message` is why."""
+    outcome = OperationUnknown(reason="crash_window", phase=None, attempts=attempt, message=message)
     return Attempted(attempt=attempt, phase=None, outcome=outcome)
 
 

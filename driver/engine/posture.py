@@ -68,11 +68,16 @@ class Slots:
 
     def take(self, wanted: int) -> int:
         """Take up to `wanted` slots, and return how many were free."""
-        taken = min(wanted, self._free)
-        self._free -= taken
-        if taken and self._all_free.is_set():
-            self._all_free = anyio.Event()
+        taken = max(min(wanted, self._free), 0)
+        if taken:
+            self.hold(taken)
         return taken
+
+    def hold(self, count: int = 1) -> None:
+        """Count `count` that execute already, beyond the total if there are so many."""
+        self._free -= count
+        if self._all_free.is_set():
+            self._all_free = anyio.Event()
 
     def give(self, count: int = 1) -> None:
         """Give `count` slots back."""

@@ -16,6 +16,7 @@ from driver.core.dispatch import recover as recovery
 from driver.core.retry import Again, delay_s
 from driver.engine.announcements import announce
 from driver.engine.approvals import asked
+from driver.engine.assignments import UnderWay, under_way
 from driver.engine.endings import end_attempt, lost
 from driver.engine.history import runs
 from driver.engine.machine import Machine
@@ -35,27 +36,34 @@ PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What was left open: the operations that may still run, and how many cannot be known any more."""
+    """What was left open: the operations that may still run, and how many cannot be known any more.
+
+    `running` are undecided: their attempts may have outlived the process life that began them.
+    """
 
     waiting: tuple[Waiting, ...]
     unknown: int
+    running: tuple[UnderWay, ...] = ()
 
 
 async def recover(journal: Journal, terms: Terms, machine: Machine, boundary: Boundary) -> Recovered:
     """Decide every open operation.
 
     Where no attempt runs, it waits on. Where one did, nobody can know what became of that: the operation is
-    `unknown`, unless its contract and rule R allow another attempt, for which it waits then.
+    `unknown`, unless its contract and rule R allow another attempt, for which it waits then. Only where the
+    provider's attempts survive the daemon is nothing decided: it has to be asked first.
 
     Returns once the last decision is fsynced. Cancelled, it leaves whole pages decided.
     """
     boundary("recovery.before")
     places: list[Waiting] = []
+    running: list[UnderWay] = []
     unknown = after = 0
     while True:
         page = await journal.transact(partial(_decide, terms=terms, machine=machine, after=after))
         boundary("recovery.page")
         places += page.waiting
+        running += page.running
         unknown += page.unknown
         if page.last is None:
             break
@@ -64,12 +72,13 @@ async def recover(journal: Journal, terms: Terms, machine: Machine, boundary: Bo
         found = DriverRecovered(waiting=len(places), unknown=unknown)
         await journal.transact(lambda tx: announce(tx, found))
     boundary("recovery.after")
-    return Recovered(waiting=tuple(places), unknown=unknown)
+    return Recovered(waiting=tuple(places), unknown=unknown, running=tuple(running))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
     waiting: tuple[Waiting, ...]
+    running: tuple[UnderWay, ...]
     unknown: int
     last: int | None
     """Where the next page begins; None where there is none."""
@@ -78,14 +87,19 @@ class _Page:
 def _decide(tx: Transaction, *, terms: Terms, machine: Machine, after: int) -> _Page:
     """Decide one page of open operations."""
     page = tx.open_operations(after, PAGE)
-    places = [_recovered(tx, record, terms, machine) for record in page]
-    waits = tuple(place for place in places if place is not None)
-    last = page[-1].accepted_seq if len(page) == PAGE else None
-    return _Page(waiting=waits, unknown=len(page) - len(waits), last=last)
+    found = [_recovered(tx, record, terms, machine) for record in page]
+    return _Page(
+        waiting=tuple(item for item in found if isinstance(item, Waiting)),
+        running=tuple(item for item in found if isinstance(item, UnderWay)),
+        unknown=found.count(None),
+        last=page[-1].accepted_seq if len(page) == PAGE else None,
+    )
 
 
-def _recovered(tx: Transaction, record: OperationRecord, terms: Terms, machine: Machine) -> Waiting | None:
-    """Return where the operation waits from now on; None where it has ended."""
+def _recovered(
+    tx: Transaction, record: OperationRecord, terms: Terms, machine: Machine
+) -> Waiting | UnderWay | None:
+    """Return where the operation waits from now on, or which attempt may run on; None where it has ended."""
     contract = terms.lookup(record.tool)
     place = Waiting(
         operation_id=record.operation_id,
@@ -101,7 +115,11 @@ def _recovered(tx: Transaction, record: OperationRecord, terms: Terms, machine: 
             needed = contract.approval == "required" or record.state is State.AWAITING_APPROVAL
             return replace(place, asked=request, unapproved=needed and request is None)
         case EndAttempt():
-            decision = end_attempt(tx, record.operation_id, contract, lost(record), machine, go_on=True)
+            running = under_way(tx, record, place, terms)
+            if running is not None:
+                return running
+            newest = lost(record.attempt_count)
+            decision = end_attempt(tx, record.operation_id, contract, newest, machine, go_on=True)
             return replace(place, due_at=decision.at) if isinstance(decision, Again) else None
 
 

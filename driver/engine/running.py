@@ -11,6 +11,7 @@ from typing import TypeAlias
 import anyio
 
 from driver.core.attempts import Phase, Report
+from driver.core.conclusion import Attempted, Outcome
 from driver.engine.assignments import Assignment
 from driver.engine.queue import Waiting
 from store.records import Digest
@@ -38,6 +39,10 @@ class Running:
     def reach(self, phase: Phase) -> None:
         """Note the phase that the call has got to."""
         self.phase = phase
+
+    def ended(self, word: Outcome) -> Attempted:
+        """Return its attempt, ended with this word."""
+        return Attempted(attempt=self.assignment.attempt, phase=self.phase, outcome=word)
 
     def cancel(self) -> None:
         """Stop preparing or calling; before the first byte the last look sees it too."""

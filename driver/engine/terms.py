@@ -13,6 +13,7 @@ from driver.config.errors import toml_name
 from driver.core.contracts import Contract, Contracts, ToolName
 from driver.providers.describing import Describing
 from driver.providers.protocol import Provider
+from driver.providers.readoption import Readopting
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +28,9 @@ class Terms:
         self._contracts = contracts
         self._describing = {
             name: provider for name, provider in providers.items() if isinstance(provider, Describing)
+        }
+        self._readopting = {
+            name: provider for name, provider in providers.items() if isinstance(provider, Readopting)
         }
         self._named: set[str] = set()
 
@@ -44,6 +48,10 @@ class Terms:
         if provider is None or not provider.reads(name.tool):
             return contract
         return replace(contract, effect="read")
+
+    def readopting(self, tool: str) -> Readopting | None:
+        """Return the provider of `tool`, if its attempts survive the daemon."""
+        return self._readopting.get(ToolName.parse(tool).provider) if self._readopting else None
 
     def warn(self, tool: str, contract: Contract) -> None:
         """Say, once in a process life, that a tool was called that no contract declares."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from driver.core.attempts import ToolCall
 from driver.core.contracts import ArgumentKey
 from driver.core.expressions import ExpressionError
-from driver.core.templates import Template, scope
+from driver.core.templates import MARK, Template, scope
 from driver.providers.command.errors import Refused
 from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.environment import EnvironmentFileUnusable, environment
@@ -84,6 +84,30 @@ def locate(settings: CommandSettings, filled: Filled) -> Launch:
     except BaseException:
         os.close(folder)
         raise
+
+
+def examine(settings: CommandSettings, program: Program) -> None:
+    """Look whether calls of `program` find what they need, as far as that is known before there is one.
+
+    Blocks on the disk. Raises `Refused`.
+    """
+    named = None if program.cwd is None else _literal(program.cwd.source)
+    folder = _open_folder(settings, named)
+    try:
+        env = environment(settings.env, settings.env_files)
+        words = program.argv.source
+        first = _literal(words[0]) if isinstance(words, list) else None
+        if first is not None and ("/" not in first or program.cwd is None or named is not None):
+            _path_of(first, folder, env)
+    except EnvironmentFileUnusable as error:
+        raise Refused("spawn_failed", str(error)) from error
+    finally:
+        os.close(folder)
+
+
+def _literal(part: JsonValue) -> str | None:
+    """Return a part of a declaration as it stands; None where calls decide."""
+    return part if isinstance(part, str) and not part.startswith(MARK) else None
 
 
 def _arguments(settings: CommandSettings, call: ToolCall) -> JsonObject:

@@ -9,7 +9,7 @@ shims, each until its own deadline, and the next life of the daemon readopts the
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ from driver.core.attempts import NotSent, Phase, Report, Silence, ToolCall
 from driver.providers.command import cgroup
 from driver.providers.command.errors import AttemptExists, Refused
 from driver.providers.command.findings import conclude
-from driver.providers.command.launch import fill, locate
+from driver.providers.command.launch import examine, fill, locate
 from driver.providers.command.settings import CommandSettings
 from driver.providers.command.shim.words import KILL_S, TERM_S
 from driver.providers.command.spawn import spawn
@@ -121,6 +121,23 @@ class CommandProvider:
         except Refused as refused:
             return refused.report
         return None
+
+    async def examine(self) -> Mapping[str, NotSent] | NotSent:
+        """Return the tools no call of which can be made, as far as declarations tell; or why none can at all.
+
+        Executes no program.
+        """
+        found: dict[str, NotSent] = {}
+        try:
+            await anyio.to_thread.run_sync(self._zygote.warm_up)
+        except Refused as refused:
+            return refused.report
+        for tool, program in self._settings.programs.items():
+            try:
+                await anyio.to_thread.run_sync(examine, self._settings, program)
+            except Refused as refused:
+                found[tool] = refused.report
+        return found
 
     async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
         """See `Provider.dispatch`.

@@ -123,6 +123,32 @@ def http_api(port: int) -> str:
     return base + '[providers.shop.tools.order]\npath = "/orders"\n'
 
 
+def test_programs_are_looked_for_and_not_executed(tmp_path: Path) -> None:
+    """What a call would find missing, the check finds beforehand; what only a call tells is left to it."""
+    ran = tmp_path / "ran"
+    text = (
+        '[providers.shell]\nkind = "command"\n'
+        f'[providers.shell.tools.touch]\nargv = ["touch", "{ran}"]\n'
+        '[providers.shell.tools.any]\nargv = "=arguments.argv"\neffect = "read"\n'
+        '[providers.shell.tools.gone]\nargv = ["no-such-program"]\n'
+        '[providers.shell.tools.outside]\nargv = ["true"]\ncwd = "/"\n'
+    )
+    done = check(tmp_path, text, "--json")
+    assert done.returncode == 1, done.stdout
+    found = tools(done, "shell")
+    assert {name: (tool["served"], tool["effect"]) for name, tool in found.items()} == {
+        "any": (None, "read"),
+        "gone": (None, "write"),
+        "outside": (None, "write"),
+        "touch": (None, "write"),
+    }
+    faults = {name: str(tool["findings"]) for name, tool in found.items() if tool["findings"]}
+    assert faults.keys() == {"gone", "outside"}
+    assert "argv[0] names no program on its PATH that may be run" in faults["gone"]
+    assert "lies outside the declared roots" in faults["outside"]
+    assert not ran.exists()
+
+
 def test_a_public_server_is_understood(tmp_path: Path) -> None:
     """The official git server lists its tools to us."""
     argv = json.dumps([str(EFFECTD.with_name("mcp-server-git"))])

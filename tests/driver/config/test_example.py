@@ -53,7 +53,7 @@ def test_exactly_what_is_not_built_is_refused() -> None:
         "[gateway]",
         "[providers.later.tools.create_issue.compensate]",
         "[providers.later.tools.create_issue.probe]",
-        "[providers.shell] kind",
+        "[providers.shell.tools.push] evidence",
     ]
 
 

@@ -305,6 +305,7 @@ async def engine(
         provider.late = rig.dispatcher.late
         async with anyio.create_task_group() as tasks:
             await tasks.start(rig.dispatcher.run)
+            rig.dispatcher.readopt(recovered.running)
             rig.dispatcher.enqueue(recovered.waiting)
             rig.posture.ready = True
             yield rig

@@ -1,28 +1,25 @@
 """The command provider under the real engine, with a real journal."""
 
 import json
+import os
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
-from uuid import uuid4
 
 import anyio
 import pytest
 
-from driver.core.classify import Succeeded
+from driver.core.contracts import ArgumentKey, Contract
 from driver.providers.command.provider import CommandProvider
 from driver.providers.command.settings import CommandSettings, Program
-from driver.providers.readoption import Finished, Lost
-from store.events import Draft, OperationSucceeded
-from store.journal import Journal, open_journal
+from driver.providers.command.spool import Spool
+from store.events import AttemptEnded
 from store.lifecycle import Effect, State
-from store.records import JsonObject, OperationRecord
-from store.settings import JournalSettings
-from store.transaction import Transaction
-from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine
-from tests.driver.providers.command.stage import STOP, Gate, asleep, ending, mark, sh
+from store.records import JsonObject, OperationId
+from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
+from tests.driver.providers.command.stage import STOP, Gate, asleep, mark, sh
 
 pytestmark = pytest.mark.anyio
 
@@ -46,9 +43,9 @@ def scripted(commands: CommandProvider) -> ScriptedProvider:
     return cast("ScriptedProvider", commands)
 
 
-async def result(rig: Rig) -> JsonObject:
-    """Return the stored result of the rig's operation."""
-    found = await rig.operation()
+async def result(rig: Rig, command_id: str = "cmd-1") -> JsonObject:
+    """Return the stored result of a command's operation."""
+    found = await rig.operation(command_id)
     stored = await rig.journal.read(lambda view: view.result(found.operation_id))
     assert stored is not None
     whole: JsonObject = json.loads(stored)
@@ -84,67 +81,123 @@ async def test_a_cancelled_command_is_unknown_and_gone(tmp_path: Path) -> None:
         await commands.close()
 
 
-async def test_a_command_survives_the_engine(tmp_path: Path) -> None:
-    """An engine that ends without an outcome leaves `started` behind, and the next finds the answer."""
-    gate = Gate(tmp_path)
+async def begun(folder: Path, script: str, *gates: Gate) -> None:
+    """Let an engine begin a call of a script for each gate, and end without outcomes once all stand there."""
     with anyio.CancelScope() as crash:
         async with anyio.create_task_group() as tasks:
-            first = provider(tmp_path)
-            await tasks.start(first.run)
-            async with engine(tmp_path, scripted(first)) as rig:
-                script = f"echo run >> {tmp_path}/runs; {STOP} echo done"
-                await rig.intake.deliver([call(arguments=sh(script, *gate.paths))])
-                await gate.reached()
+            commands = provider(folder)
+            await tasks.start(commands.run)
+            async with engine(folder, scripted(commands)) as rig:
+                for number, gate in enumerate(gates, start=1):
+                    arguments = sh(f"{STOP} {script}", *gate.paths, str(number))
+                    await rig.intake.deliver([call(f"cmd-{number}", arguments=arguments)])
+                    await gate.reached()
                 crash.cancel()
                 await anyio.lowlevel.checkpoint()
-    await gate.open()
-    async with reopened(tmp_path) as journal, anyio.create_task_group() as tasks:
-        second = provider(tmp_path)
-        await tasks.start(second.run)
-        (record,) = await journal.read(lambda view: view.open_operations(0, 10))
-        assert record.state is State.STARTED
-        await readopt(journal, second, record)
-        settled = await journal.read(lambda view: view.operation(record.operation_id))
-        assert settled is not None
+
+
+@asynccontextmanager
+async def later(
+    folder: Path, *, confirmed: bool = True, inflight_max: int = 8, contract: Contract | None = None
+) -> AsyncGenerator[Rig]:
+    """Run the engine of the next life, with a provider of its own."""
+    commands = provider(folder)
+    bounds = limits(inflight_max=inflight_max)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(commands.run)
+        async with engine(
+            folder, scripted(commands), confirmed=confirmed, bounds=bounds, contract=contract
+        ) as rig:
+            yield rig
+        await commands.close()
+
+
+async def test_a_command_survives_the_engine(tmp_path: Path) -> None:
+    """An engine that ends without an outcome leaves `started` behind, and the next one finds the answer.
+
+    Nothing is dispatched for it, so no plane has to confirm the history first.
+    """
+    gate = Gate(tmp_path)
+    await begun(tmp_path, f"echo run >> {tmp_path}/runs; echo done", gate)
+    async with later(tmp_path, confirmed=False) as rig:
+        assert (await rig.operation()).state is State.STARTED
+        await gate.open()
+        settled = await rig.settled()
         assert (settled.state, settled.effect) == (State.SUCCEEDED, Effect.OCCURRED)
-        await second.close()
+        assert (await result(rig))["stdout"] == "done\n"
+        assert await rig.attempts() == [("succeeded", None)]
     assert (tmp_path / "runs").read_text() == "run\n"
     assert not list((tmp_path / "state" / "spool").iterdir())
 
 
-@asynccontextmanager
-async def reopened(folder: Path) -> AsyncGenerator[Journal]:
-    """Open the journal that the engine has left."""
-    settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
-    async with open_journal(settings, clock=lambda: datetime.now(UTC), new_id=lambda: uuid4().hex) as journal:
-        yield journal
+async def test_a_readopted_command_can_be_cancelled(tmp_path: Path) -> None:
+    """It ends with its tree, and its outcome claims nothing."""
+    gate, marked = Gate(tmp_path), mark()
+    await begun(tmp_path, f"sleep {marked}", gate)
+    async with later(tmp_path) as rig:
+        await gate.open()
+        await rig.intake.deliver([command("command.cancel", "cmd-2", target_command_id="cmd-1")])
+        settled = await rig.settled()
+        assert (settled.state, settled.reason) == (State.UNKNOWN, "cancelled_after_dispatch")
+    assert asleep(marked) == []
 
 
-async def readopt(journal: Journal, commands: CommandProvider, record: OperationRecord) -> None:
-    """Do what a start does with one operation that was under way, once its attempt has ended."""
-    found = await commands.readopt(record.operation_id, record.attempt_count)
-    assert not isinstance(found, Lost)
-    finished = found if isinstance(found, Finished) else await found.finish()
-    judged = ending(finished.report, finished.phase)
-    assert isinstance(judged, Succeeded)
+async def test_a_command_whose_shim_was_killed_is_lost(tmp_path: Path) -> None:
+    """Nobody can tell how far it got: `unknown/crash_window`, and why; the program is not left running."""
+    gate, marked = Gate(tmp_path), mark()
+    await begun(tmp_path, f"sleep {marked}", gate)
+    (folder,) = (tmp_path / "state" / "spool").glob("*/*")
+    place = Spool(tmp_path / "state" / "spool").place(OperationId(folder.parent.name), 1)
+    started = await anyio.to_thread.run_sync(place.started)
+    assert started is not None
+    os.kill(started.pid, signal.SIGKILL)
+    async with later(tmp_path) as rig:
+        settled = await rig.settled()
+        assert (settled.state, settled.reason) == (State.UNKNOWN, "crash_window")
+        assert "the shim was killed" in str((await rig.last())["message"])
+    assert asleep(marked) == []
 
-    def commit(tx: Transaction) -> None:
-        data = OperationSucceeded(
-            result=judged.result,
-            receipt=judged.receipt,
-            attempts=record.attempt_count,
-            duration_ms=0,
-            phase=finished.phase,
-        )
-        tx.append(
-            Draft(
-                data=data,
-                run_id=record.run_id,
-                command_id=record.command_id,
-                operation_id=record.operation_id,
-                origin=record.origin,
-            )
-        )
 
-    await journal.transact(commit)
-    commands.settled(record.operation_id, record.attempt_count)
+async def test_more_commands_than_slots_are_readopted(tmp_path: Path) -> None:
+    """A limit that was lowered holds nobody up who runs already, and what is new waits for them all."""
+    gates = [Gate(tmp_path) for _ in range(3)]
+    await begun(tmp_path, 'echo "$3"', *gates)
+    async with later(tmp_path, inflight_max=1) as rig:
+        assert rig.dispatcher.slots.in_use == 3
+        await rig.intake.deliver([call("cmd-9", arguments=sh("true"))])
+        for ended, gate in enumerate(gates, start=1):
+            assert (await rig.operation("cmd-9")).state is State.ACCEPTED
+            await gate.open()
+            await rig.reaches("operation.succeeded", ended)
+        assert (await rig.settled("cmd-9")).state is State.SUCCEEDED
+        assert [(await result(rig, f"cmd-{n}"))["stdout"] for n in (1, 2, 3)] == ["1\n", "2\n", "3\n"]
+
+
+async def test_nothing_is_tried_again_while_the_first_attempt_may_still_run(tmp_path: Path) -> None:
+    """A contract that allows another attempt is asked after the first one has ended, and not at the start."""
+    gate = Gate(tmp_path)
+    await begun(tmp_path, "exit 3", gate)
+    retried = Contract(
+        declared=True,
+        idempotent=True,
+        dedupe_horizon_s=600,
+        key_carrier=ArgumentKey("key"),
+        retry="same-key",
+        retry_backoff_s=0.01,
+        error_means="none",
+    )
+    async with later(tmp_path, contract=retried) as rig:
+        assert await rig.kinds() == ["command.accepted", "operation.started"]
+        await gate.open()
+        await rig.reaches(AttemptEnded.KIND)
+        assert (await rig.attempts())[0] == ("failed", None)
+
+
+async def test_a_command_whose_provider_is_gone_from_the_configuration_is_unknown(tmp_path: Path) -> None:
+    """Nobody is left who could be asked: the start decides as for any other provider."""
+    gate = Gate(tmp_path)
+    await begun(tmp_path, "true", gate)
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        settled = await rig.settled()
+        assert (settled.state, settled.reason) == (State.UNKNOWN, "crash_window")
+    await gate.open()
