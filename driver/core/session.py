@@ -315,15 +315,9 @@ class LinkSession:
                 return self._repeat(events)
 
     def _repeat(self, events: tuple[StoredEvent, ...]) -> list[Order]:
-        """Send again what this stream has passed: the rest comes in its turn, and the marks do not move."""
+        """Send again what this stream has passed: the rest comes in its turn."""
         stream = self._stream
-        if stream is None:
-            return []
-        return [
-            Send(event.body)
-            for event in events
-            if event.body is not None and event.seq <= stream.covered and stream.fits(event.body)
-        ]
+        return [] if stream is None else [order for event in events for order in stream.repeat(event)]
 
     # ------------------------------------------------------------ acknowledgements
 

@@ -11,7 +11,7 @@ Three marks move along the journal's `seq`:
 * `covered`: everything up to it was put on this connection's wire, as an event or inside a `gap`;
 * `position`: everything up to it was looked at. It runs ahead of `covered` where the newest events are
   skipped (pruned, erased, parked): the `gap` that says so is sent before the next event, for only a jump
-  needs one.
+  needs one; or before one of the skipped that is asked for again.
 
 The hot path reads nothing: an event that was just committed, and follows `position`, goes straight out.
 Whatever does not follow is read back in pages, never more than the window has room for, so that a backlog
@@ -186,16 +186,23 @@ class Stream:
             return [self._park(event.seq, "too_large", self._too_large(len(event.body)))]
         orders: list[Order] = []
         if event.seq > self.covered + 1:
-            assert self._chain is not None, "the caller asked for the chain first"
-            orders.append(Send(render(Gap(from_=self.covered + 1, to=event.seq - 1, chain=self._chain))))
+            orders.append(self._gap(event.seq - 1))
         orders.append(Send(event.body))
         if not self._flight or event.seq > self._flight[-1].seq:
             self._flight.append(_Flight(event.seq, len(event.body)))
             self._flight_bytes += len(event.body)
-        self.position = self.covered = event.seq
-        self._highest = max(self._highest, event.seq)
-        self._chain = event.chain
+        self._skip_to(event.seq, event.chain)
+        self._cover(event.seq)
         return orders
+
+    def _gap(self, to: int) -> Send:
+        """Say that everything from `covered` to `to`, which is where `position` stands, is left out."""
+        assert self._chain is not None, "the caller asked for the chain first"
+        return Send(render(Gap(from_=self.covered + 1, to=to, chain=self._chain)))
+
+    def _cover(self, seq: int) -> None:
+        self.covered = seq
+        self._highest = max(self._highest, seq)
 
     def _skip_to(self, seq: int, chain: Chain | None) -> None:
         self.position, self._chain = seq, chain
@@ -210,6 +217,23 @@ class Stream:
             return 0
         return max(self._window - count, 0)
 
+    def repeat(self, event: StoredEvent) -> list[Order]:
+        """Send an event again that the stream has passed. One that it has not comes in its turn.
+
+        A dead letter at the end of the stream was passed, and nothing behind it has said so yet. It is said
+        now: the plane must be able to place what it gets, and to acknowledge it.
+        """
+        if event.body is None or event.seq > self.position or not self.fits(event.body):
+            return []
+        orders: list[Order] = []
+        if event.seq > self.covered:
+            if self.paused or (event.seq > self.covered + 1 and self._chain is None):
+                return []
+            if event.seq > self.covered + 1:
+                orders.append(self._gap(self.position))
+            self._cover(event.seq if not orders else self.position)
+        return [*orders, Send(event.body)]
+
     # ------------------------------------------------------------ what the plane says
 
     def ack(self, seq: int) -> list[Order]:
@@ -220,7 +244,8 @@ class Stream:
         if seq > self.covered:
             # it took, after all, what it had been too busy for
             self.covered = seq
-            self._skip_to(max(self.position, seq), None)
+            if seq > self.position:
+                self._skip_to(seq, None)
         return [Acknowledge(seq), *self.pump()]
 
     def refuse(self, seq: int, code: str, message: str) -> list[Order]:

@@ -3,7 +3,8 @@
 Part of `driver.plane`; imports `driver.core.frames`. An event that arrives is one of these:
 
 * the next one (`seq` is the watermark + 1): it is stored, and the watermark moves;
-* a repeat (`seq` at or below the watermark): the same bytes are success, other bytes a **conflict**;
+* a repeat (`seq` at or below the watermark): the same bytes are success, other bytes a **conflict**; one that
+  a gap had passed over is news, and is stored;
 * ahead of the stream: something was lost, and the daemon must come back and start again from the watermark.
 
 The chain ties each event to all before it. An event whose chain does not follow from ours belongs to another
@@ -137,8 +138,9 @@ class _Stream:
             "SELECT refused, body FROM events WHERE journal_id=? AND seq=?", (self._journal_id, event.seq)
         ).fetchone()
         if stored is None:
-            return  # it was pruned before we first heard of this journal
-        if stored["body"] != text:
+            # a gap passed over it; its place in the chain cannot be checked, but it may be a receipt
+            self._keep(event, text, _fault(event))
+        elif stored["body"] != text:
             self._refuse(event.seq, "conflict", "other bytes were seen under this seq")
         elif stored["refused"]:
             self._refuse(event.seq, "invalid", "this event was refused before")
@@ -148,13 +150,16 @@ class _Stream:
         if chain not in (event.chain, None):
             self._refuse(event.seq, "conflict", "the chain does not follow from the events seen before")
             return
-        fault = event.message if isinstance(event, InvalidEvent) else None
-        fault = fault or ("chain: must be the last member" if chain is None else None)
+        self._keep(
+            event, text, _fault(event) or ("chain: must be the last member" if chain is None else None)
+        )
+        self._seq, self._chain = event.seq, event.chain
+
+    def _keep(self, event: EventFrame | InvalidEvent, text: str, fault: str | None) -> None:
         if fault:
             self._refuse(event.seq, "invalid", fault)
         elif isinstance(event, EventFrame):
             self._learn(event)
-        self._seq, self._chain = event.seq, event.chain
         self._db.execute(
             "INSERT INTO events (journal_id, seq, refused, body) VALUES (?, ?, ?, ?)",
             (self._journal_id, event.seq, fault is not None, text),
@@ -196,6 +201,10 @@ class _Stream:
                 "UPDATE commands SET effect=?, unsettled=(write AND ?) WHERE operation_id=?",
                 (_text(event, "effect"), _leaves_doubt(event), event.operation_id),
             )
+
+
+def _fault(event: EventFrame | InvalidEvent) -> str | None:
+    return event.message if isinstance(event, InvalidEvent) else None
 
 
 def _text(event: EventFrame, member: str) -> str | None:

@@ -651,6 +651,56 @@ def test_a_known_command_is_repeated_as_far_as_the_stream_has_come() -> None:
     )
 
 
+def test_a_parked_receipt_at_the_end_of_the_stream_is_repeated() -> None:
+    """Nothing will come behind it, so it is not in its turn that the plane gets it."""
+    events = history(3)
+    assert (
+        Playbook(Opened(hello(last_seq=2)), welcome())
+        >> EventsRead(0, events[:2], parked=frozenset({2}))
+        << sent(events[0])
+        >> Answered(Repeat(events[:2]))
+        << sent(events[0])
+        << sent(events[1])
+        >> says(type="nack", seq=2, code="invalid", message="still")
+        >> says(type="ack", seq=2)
+        << Acknowledge(2)
+        >> Committed(events[2:])
+        << sent(events[2])
+    )
+
+
+def test_a_parked_event_behind_others_is_repeated_behind_a_gap() -> None:
+    """A plane that takes events in order can place it, and needs no gap before the next one."""
+    events = history(5)
+    assert (
+        Playbook(Opened(hello(last_seq=4)), welcome())
+        >> EventsRead(0, events[:4], parked=frozenset({2, 3, 4}))
+        << sent(events[0])
+        >> Answered(Repeat((events[0], events[2])))
+        << sent(events[0])
+        << frame(**{"type": "gap", "from": 2, "to": 4, "chain": events[3].chain})
+        << sent(events[2])
+        >> Committed(events[4:])
+        << sent(events[4])
+        >> says(type="ack", seq=5)
+        << Acknowledge(5)
+    )
+
+
+def test_during_a_pause_nothing_behind_it_is_repeated() -> None:
+    """The plane has not got what it was too busy for: what follows could not be placed."""
+    events = history(3)
+    assert (
+        Playbook(Opened(hello(last_seq=2)), welcome())
+        >> EventsRead(0, events[:2], parked=frozenset({2}))
+        << sent(events[0])
+        >> says(type="nack", seq=1, code="busy")
+        << a(PauseStream)
+        >> Answered(Repeat(events[:2]))
+        << sent(events[0])
+    )
+
+
 def test_repeats_take_no_room_in_the_window() -> None:
     """What is sent again on request is in flight once, and does not hold up the stream."""
     events = history(2)

@@ -210,6 +210,19 @@ async def test_a_gap_bridges_what_was_pruned(driver: Driver) -> None:
     assert await acked(driver) == 5
 
 
+async def test_what_a_gap_passed_over_is_taken_when_it_comes_after_all(driver: Driver) -> None:
+    """A dead letter may be its command's receipt: it is asked for again, and comes out of its turn."""
+    frames = [driver.journal.commit(NOTE) for _ in range(3)]
+    chain = Chain(json.loads(frames[1])["chain"])
+    async with driver.session() as socket:
+        await socket.say(frames[0], Gap(from_=2, to=2, chain=chain), frames[2], frames[1], frames[1])
+        while (await socket.hear("ack"))["seq"] < 3:
+            pass
+        await socket.silence()
+        await socket.say(frames[1].replace("effectd", "efffctd"))
+        assert (await socket.hear("nack"))["code"] == "conflict"
+
+
 async def test_a_gap_that_leaves_something_out_sends_the_daemon_back(driver: Driver) -> None:
     """A jump is bridged from the watermark on, or not at all."""
     frames = [driver.journal.commit(NOTE) for _ in range(5)]
