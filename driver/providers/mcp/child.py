@@ -3,6 +3,8 @@
 Part of `driver.providers.mcp`; imports its `settings`, `driver.providers.environment`, and `driver.core` for
 what a log must not show. Nothing here knows what goes through the pipes.
 
+    SpawnFailed    the server could not be started: nothing of any call left
+
 Theory of operation
 -------------------
 The three pipes are our own, and not those of asyncio's subprocess support, for two reasons: only a write of
@@ -12,7 +14,8 @@ and the pipe. Our ends do not block; the child's ends do.
 The child leads a session and a process group, so that all that it starts can be ended with it. When the
 daemon is killed, the child's stdin ends, which ends a well-behaved server, and the kernel kills it (`setpriv
 --pdeathsig`), which ends any other: a tool that goes on behind the back of the next daemon would be an effect
-that nobody awaits.
+that nobody awaits. In the milliseconds until `setpriv` has run, only the end of its stdin ends it; no call has
+been sent by then.
 """
 
 import os
@@ -88,9 +91,10 @@ class Child:
     async def start(cls, provider: str, server: StdioServer) -> Self:
         """Return the started server. Raises `SpawnFailed`."""
         launch = await anyio.to_thread.run_sync(_prepare, provider, server)
-        theirs_in, ours_in = os.pipe2(os.O_CLOEXEC)
-        ours_out, theirs_out = os.pipe2(os.O_CLOEXEC)
-        ours_err, theirs_err = os.pipe2(os.O_CLOEXEC)
+        try:
+            (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = _pipes()
+        except OSError as error:
+            raise SpawnFailed(provider, f"no pipes to it can be made: {error.strerror}") from error
         ours, theirs = (ours_in, ours_out, ours_err), (theirs_in, theirs_out, theirs_err)
         for fd in ours:
             os.set_blocking(fd, False)
@@ -297,6 +301,20 @@ async def _receive(fd: int) -> bytes:
 async def _discard(fd: int) -> None:
     while await _receive(fd):
         await anyio.lowlevel.checkpoint()
+
+
+def _pipes() -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Return three pipes, or raise OSError and leave none open: a process may run out of descriptors."""
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(3):
+            made.append(os.pipe2(os.O_CLOEXEC))  # noqa: PERF401 - those before the one that fails count
+    except OSError:
+        for pipe in made:
+            _close_all(pipe)
+        raise
+    first, second, third = made
+    return first, second, third
 
 
 def _close_all(fds: tuple[int, ...]) -> None:

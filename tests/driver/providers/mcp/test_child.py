@@ -1,5 +1,6 @@
 """A server's process: what it is given, what it takes with it, and what ends it."""
 
+import errno
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 from driver.core.attempts import Answered, NotSent, Silence
 from driver.log import configure
 from driver.providers.environment import INHERITED
-from driver.providers.mcp.child import Child
+from driver.providers.mcp.child import Child, SpawnFailed
 from driver.providers.mcp.settings import StdioServer
 from store.records import JsonObject
 from tests.driver.providers.mcp.stage import Stage, gone, is_running, program, staged, stdio
@@ -95,6 +96,28 @@ async def test_a_child_gets_a_scrubbed_environment_and_what_is_configured(
     assert (env["MODE"], env["TOKEN"], env["HOME"]) == ("test", "s3cret", "/nowhere")
     assert set(env) - {"MODE", "TOKEN", "LC_CTYPE"} <= set(INHERITED)
     assert told["cwd"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("made", [0, 1, 2])
+async def test_a_start_that_runs_out_of_descriptors_leaves_none_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: int
+) -> None:
+    """The pipes made before the one that failed are closed, and the start has failed."""
+    pipes: list[tuple[int, int]] = []
+
+    def pipe2(flags: int) -> tuple[int, int]:
+        if len(pipes) == made:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        pipes.append(os.pipe())
+        return pipes[-1]
+
+    monkeypatch.setattr("driver.providers.mcp.child.os.pipe2", pipe2)
+    with pytest.raises(SpawnFailed, match="Too many open files"):
+        await Child.start("x", StdioServer(argv=("true",), cwd=tmp_path))
+    assert len(pipes) == made
+    for fd in (fd for pipe in pipes for fd in pipe):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
 
 
 async def test_an_env_file_is_read_at_every_start(tmp_path: Path) -> None:
@@ -252,6 +275,9 @@ async def test_a_server_dies_with_a_daemon_that_is_killed(tmp_path: Path) -> Non
         assert daemon.stdout is not None
         pid = int(await daemon.stdout.receive())
         assert is_running(pid)
+        with anyio.fail_after(8):
+            while not ledger.exists():  # noqa: ASYNC110 - before the server runs, `setpriv` may not have run
+                await anyio.sleep(0.01)
         daemon.send_signal(signal.SIGKILL)
         await daemon.wait()
     await gone(pid)
