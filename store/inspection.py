@@ -185,6 +185,10 @@ def _identified_alone(path: Path, identity: Identity) -> Head | None:
 
 
 def _check_wal(path: Path, header: wal.WalHeader) -> None:
+    """Raise `WalDamaged` or `JournalTruncated` where something is lost that had been promised.
+
+    A last transaction that is torn was never promised: SQLite leaves it out, and so do we (`store.wal`).
+    """
     log = files.wal(path)
     found = wal.read_frames(log, header, wal.valid_frames(files.shm(path)))
     if found.commits_lost:

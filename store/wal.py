@@ -43,7 +43,7 @@ class WalFrames:
     page_count: int
     """How long the journal is, in pages, as of the last valid commit; 0 where there is none."""
     commits_lost: bool
-    """True where a whole transaction stands behind the first invalid frame."""
+    """True where, behind the first invalid frame, a whole transaction and the beginning of another stand."""
 
 
 def read_header(path: Path) -> WalHeader | None:

@@ -2,7 +2,10 @@
 
 Part of `driver.providers.http`; imports `driver.core.attempts`.
 
-    Refused      provably no byte of the request left, and none will
+    Refused                  provably no byte of the request left, and none will
+     └── InvalidArguments    they do not suit the declaration
+
+What can be wrong with an answer stands in `answers`: `UnusableBody` with `TooLarge` and `NotDecompressed`.
 """
 
 from driver.core.attempts import NotSent, NotSentReason

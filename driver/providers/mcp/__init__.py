@@ -12,4 +12,12 @@
     sdk        the SDK's side of a wire             jsonrpc  what a message is, and what an answer means
     calls      a tool call as it is sent            tools    the served tool list
     schema     JSON Schema that cannot hang us      settings what is configured
+
+What is raised between these modules; a call's own fate is a `Report`, never an exception:
+
+    ConnectFailed       life      no connection: nothing of any call left
+    SpawnFailed         child     no process: nothing of any call left
+    ValueError
+     ├── LineTooLong    lines     a peer's line is above the cap: the connection ends
+     └── HeaderNeedsHttp settings the key cannot travel so: a bug of whoever mapped the configuration
 """
