@@ -142,8 +142,8 @@ class LinkSession:
         if self._phase is Phase.CLOSED:
             return []
         match signal:
-            case Opened(hello):
-                return self._open(hello)
+            case Opened():
+                return self._open(signal)
             case Received(data):
                 return self._receive(data)
             case ChainRead():
@@ -170,11 +170,13 @@ class LinkSession:
 
     # ------------------------------------------------------------ the socket
 
-    def _open(self, hello: Hello) -> list[Order]:
+    def _open(self, opened: Opened) -> list[Order]:
+        hello = opened.hello
         assert self._phase is Phase.NEW, "a session belongs to one socket, which opens once"
+        assert (hello.state == "fenced") is (opened.fence is not None), "a fence has a reason"
         self._phase = Phase.GREETING
         self._hello = hello
-        self._fence_reason = "since before this connection" if hello.state == "fenced" else None
+        self._fence_reason = opened.fence
         self._last_seq = max(self._last_seq, hello.last_seq)
         return [Send(render(hello))]
 

@@ -37,6 +37,8 @@ class Opened:
     """The socket is open. `hello` says where the journal stands at this moment."""
 
     hello: Hello
+    fence: str | None = None
+    """Why the daemon is fenced, where `hello` says that it is."""
 
 
 @dataclass(frozen=True, slots=True)

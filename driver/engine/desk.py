@@ -13,6 +13,7 @@ import structlog
 
 from driver.core.answers import Answer, Done, NotDone, Reply, Submission
 from driver.core.frames import PROTOCOL, CommandFrame, Hello, InvalidCommand
+from driver.core.signals import Opened
 from driver.engine.commands import CAPABILITIES
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
@@ -79,9 +80,13 @@ class ControlDesk:
 
         await self._journal.transact(raise_fence)
 
-    async def hello(self) -> Hello:
-        """Return where the daemon and its journal stand now."""
-        return await self._journal.read(self._hello)
+    async def opening(self) -> Opened:
+        """Return where the daemon and its journal stand now, for the session of a socket that is open."""
+        return await self._journal.read(self._opening)
+
+    def _opening(self, view: View) -> Opened:
+        fence = self._posture.fence
+        return Opened(self._hello(view), None if fence is None else fence.reason)
 
     def _hello(self, view: View) -> Hello:
         state = self._posture.state

@@ -42,7 +42,6 @@ from driver.core.signals import (
     EventsRead,
     HistoryConfirmed,
     Note,
-    Opened,
     Order,
     Park,
     PauseStream,
@@ -138,14 +137,14 @@ class Conversation:
         """Talk until the socket closes, and return how it did. Cancelled, it says goodbye within a bound."""
         unsubscribe = self._journal.subscribe(self._on_commit)
         try:
-            hello = await self._desk.hello()
-            self._journal_id = hello.journal_id
+            opened = await self._desk.opening()
+            self._journal_id = opened.hello.journal_id
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._write)
                 tasks.start_soon(self._run_errands)
                 tasks.start_soon(self._expect_welcome)
-                self._signal(Opened(hello))
+                self._signal(opened)
                 self._parting = await self._read()
                 tasks.cancel_scope.cancel()
             assert self._parting is not None, "the reader ends with the connection"

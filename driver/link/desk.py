@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from driver.core.answers import Answer
-from driver.core.frames import Hello
-from driver.core.signals import Delivery
+from driver.core.signals import Delivery, Opened
 
 
 class Desk(Protocol):
@@ -30,6 +29,6 @@ class Desk(Protocol):
         """Return once the fence is durable, and nothing is dispatched any more."""
         ...
 
-    async def hello(self) -> Hello:
-        """Return where the daemon and its journal stand now."""
+    async def opening(self) -> Opened:
+        """Return where the daemon and its journal stand now, for the session of a socket that is open."""
         ...

@@ -746,7 +746,7 @@ def test_under_a_fence_nothing_of_the_stream_is_sent() -> None:
 def test_a_daemon_that_was_fenced_before_confirms_nothing() -> None:
     """With `state:"fenced"` in hello, a welcome starts no stream, whatever it says; commands get `fenced`."""
     assert (
-        Playbook(Opened(hello(last_seq=2, state="fenced")))
+        Playbook(Opened(hello(last_seq=2, state="fenced"), "forked"))
         >> welcome(9, OTHER)
         >> DELIVERED
         << frame(type="refused", code="fenced")

@@ -322,7 +322,8 @@ async def test_a_fence_stops_everything_new_and_lets_what_runs_end(tmp_path: Pat
         provider.gate.set()
         assert (await rig.settled()).state is State.SUCCEEDED
         assert (await rig.operation("cmd-2")).state is State.ACCEPTED
-        assert (await rig.desk.hello()).state == "fenced"
+        opening = await rig.desk.opening()
+        assert (opening.hello.state, opening.fence) == ("fenced", "forked")
     assert len(provider.executed) == 1
 
 

@@ -22,8 +22,7 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from driver.core.answers import Answer
-from driver.core.frames import Hello
-from driver.core.signals import Delivery
+from driver.core.signals import Delivery, Opened
 from driver.link.desk import Desk
 from driver.link.link import Link
 from driver.link.settings import LinkSettings
@@ -275,8 +274,8 @@ class GatedDesk:
         self.fences.append(reason)
         await self._desk.fence(reason, detail)
 
-    async def hello(self) -> Hello:
-        return await self._desk.hello()
+    async def opening(self) -> Opened:
+        return await self._desk.opening()
 
 
 @dataclass

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from driver.core.answers import Answer, Silent
-from driver.core.frames import CommandFrame, Hello
-from driver.core.signals import Delivery
+from driver.core.frames import CommandFrame
+from driver.core.signals import Delivery, Opened
 from driver.link.courier import Courier
 from store.records import CommandId, RunId
 from tests.driver.link.stage import PATIENCE_S
@@ -31,7 +31,7 @@ class Desk:
     async def fence(self, reason: str, detail: str) -> None:
         self.asked.append(f"fence: {reason}")
 
-    async def hello(self) -> Hello:
+    async def opening(self) -> Opened:
         raise AssertionError
 
 

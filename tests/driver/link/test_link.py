@@ -354,8 +354,12 @@ async def test_a_rollback_fences_and_stays_connected(tmp_path: Path) -> None:
         assert (answer["type"], answer["code"]) == ("refused", "fenced")
         assert await wire.is_silent_for(0.1)
         wire.cut()
-        hello = await (await plane.accept()).welcome(7, Chain("0" * 32))
+        wire = await plane.accept()
+        hello = await wire.welcome(7, Chain("0" * 32))
         assert hello["state"] == "fenced"
+        await wire.command("cmd-1")
+        assert (await wire.hear())["message"] == answer["message"], "the reason is known for good"
+        assert "rolled_back" in answer["message"]
 
 
 async def test_unfencing_says_hello_again(tmp_path: Path) -> None:
