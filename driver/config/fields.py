@@ -37,8 +37,6 @@ INTEGER_MAX: Final = 2**63 - 1
 TEXT_CHARS_MAX: Final = 4_096
 FRAME_BYTES_MIN: Final = 1_024
 """An envelope with its identities takes about half of this."""
-SOCKET_PATH_BYTES_MAX: Final = 107
-"""`sun_path` of Linux, without its final zero."""
 
 _PROVIDER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 _REDACT_PATH: Final = re.compile(r"(?:arguments|result)(?:\.[^.]+)*")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from driver.config.errors import Problem
-from driver.config.fields import SOCKET_PATH_BYTES_MAX, is_loopback
+from driver.config.fields import is_loopback
 from driver.config.models import (
     Config,
     ControlTable,
@@ -33,6 +33,7 @@ from driver.config.providers import (
     ProviderTable,
     ToolTable,
 )
+from driver.config.sockets import OPERATOR_SOCKET, SOCKET_PATH_BYTES_MAX
 from driver.config.table import Table, tables
 from driver.core.headers import wrong_name
 from driver.core.redaction import covers
@@ -95,7 +96,7 @@ def _checks(chain: tuple[Table, ...]) -> Iterator[Callable[[], Found]]:
 
 
 def _sockets_fit(driver: DriverTable) -> Found:
-    longest = os.fsencode(os.path.join(driver.runtime_dir, "operator.sock"))  # noqa: PTH118 may be text still
+    longest = os.fsencode(os.path.join(driver.runtime_dir, OPERATOR_SOCKET))  # noqa: PTH118 may be text still
     if len(longest) <= SOCKET_PATH_BYTES_MAX:
         return None
     return Clash(
