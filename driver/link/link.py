@@ -109,7 +109,7 @@ class Link:
             self._conversation.hang_up(1000, "the daemon says hello again")
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the daemon connected until cancelled; raises only what the desk or the journal raise.
+        """Keep the daemon connected until cancelled; raises what the desk or the journal raise, in a group.
 
         Cancelled, it closes the socket with 1001, within a bound. What was not acknowledged is sent after
         the next connect.

@@ -14,8 +14,8 @@ and the pipe. Our ends do not block; the child's ends do.
 The child leads a session and a process group, so that all that it starts can be ended with it. When the
 daemon is killed, the child's stdin ends, which ends a well-behaved server, and the kernel kills it (`setpriv
 --pdeathsig`), which ends any other: a tool that goes on behind the back of the next daemon would be an effect
-that nobody awaits. In the milliseconds until `setpriv` has run, only the end of its stdin ends it; no call has
-been sent by then.
+that nobody awaits. In the milliseconds until `setpriv` has run, only the end of its stdin ends it; no call
+has been sent by then.
 """
 
 import os
