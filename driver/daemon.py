@@ -26,6 +26,7 @@ from driver import assembly, faults, notify
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
+from driver.config.support import without_effect
 from driver.core.answers import Submission
 from driver.core.attempts import Report
 from driver.core.groups import innermost
@@ -76,6 +77,8 @@ def main(config: Config) -> int:
     """
     os.umask(UMASK)
     log_setup.configure(config.log.level, config.log.format)
+    for idle in without_effect(config):
+        log.warning("configuration_without_effect", key=str(idle))
     point = faults.kill_point(os.environ)
     if point is not None:
         log.warning("fault_injection", kill_at=point.name, passing=point.passing)

@@ -1,4 +1,4 @@
-"""What a valid configuration names on this machine, and is not there.
+"""What a valid configuration names on this machine, and is not there; and what of it has no effect.
 
 Part of `driver.cli`; imports the configuration's models. These are warnings: a file may come later, a
 program may be found by the daemon's own user only, and neither is read here.
@@ -14,22 +14,29 @@ from pathlib import Path
 from driver.config.errors import TablePath, toml_name
 from driver.config.models import Config, ControlTable
 from driver.config.providers import McpProviderTable
+from driver.config.support import without_effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
-    """A key whose file, folder or program is not there for whoever runs the check."""
+    """A key whose file, folder or program is not there for whoever runs the check, or that does nothing.
+
+    Without a key it is the whole table.
+    """
 
     table: TablePath
-    key: str
+    key: str | None
     message: str
 
     def __str__(self) -> str:
-        return f"[{toml_name(self.table)}] {self.key}: {self.message}"
+        where = f"[{toml_name(self.table)}]"
+        return f"{where} {self.key}: {self.message}" if self.key else f"{where}: {self.message}"
 
 
 def warnings(config: Config) -> Iterator[Warned]:
-    """Yield one warning for each file, folder or program of `config` that cannot be used from here."""
+    """Yield one warning for each part of `config` that cannot be used from here, or is of no use yet."""
+    for idle in without_effect(config):
+        yield Warned(table=idle.table, key=idle.key, message=idle.message)
     for table, key, path in _files(config):
         if message := _file_problem(path):
             yield Warned(table=table, key=key, message=message)

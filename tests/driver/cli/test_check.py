@@ -92,6 +92,19 @@ def test_what_is_not_there_is_a_warning(tmp_path: Path) -> None:
     ]
 
 
+def test_what_has_no_effect_is_a_warning(tmp_path: Path) -> None:
+    """It is valid, so that a file may be written for a later version; and nobody is left to believe in it."""
+    text = '[supervisor]\nmodel = "rules"\n[journal]\nretention_days = 7\nmax_bytes = 100_000_000\n' + VALID
+    result = check(tmp_path, text)
+    assert result.exit_code == 0
+    assert "warning  [supervisor]: without effect: this version has no supervisor" in result.stdout
+    warned = json.loads(check(tmp_path, text, "--json").stdout)["warnings"]
+    assert [(item["table"], item["key"]) for item in warned] == [
+        ("supervisor", None),
+        ("journal", "retention_days"),
+    ]
+
+
 def test_what_is_there_is_no_warning(tmp_path: Path) -> None:
     """A program in the search path and a file with something in it are fine."""
     (tmp_path / "token").write_text("secret")
