@@ -8,6 +8,7 @@ for the N-th time (the first by default). The boundaries are those of `BOUNDARIE
 """
 
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def kill_point(environment: Mapping[str, str]) -> KillPoint | None:
     if value is None:
         return None
     name, _, count = value.partition(":")
-    passing = int(count) if count.isascii() and count.isdigit() else (0 if count else 1)
+    passing = int(count) if re.fullmatch("[0-9]{1,18}", count, re.ASCII) else (0 if count else 1)
     if name not in BOUNDARIES or passing < 1:
         raise UnknownBoundary(value)
     return KillPoint(name=name, passing=passing)

@@ -8,6 +8,7 @@ Part of `driver.cli`; imports its siblings `plane_*`, the commands and strict JS
      └── WrongText           2   an option that does not say what it has to
 """
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -58,7 +59,7 @@ class ToolOrKind(click.UsageError):
 
 def _address(_: click.Context, __: click.Parameter, text: str) -> tuple[str, int]:
     host, _colon, port = text.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+    if not host or not re.fullmatch("[0-9]{1,5}", port, re.ASCII) or int(port) > PORT_MAX:
         fault = f"{text!r} is not HOST:PORT"
         raise WrongText(fault, DEFAULT_ADDRESS)
     return host.removeprefix("[").removesuffix("]"), int(port)

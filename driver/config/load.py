@@ -6,6 +6,7 @@ expanded.
 """
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from driver.config.document import Document, salvage
 from driver.config.errors import ConfigInvalid, ConfigUnreadable, Problem
+from driver.config.fields import INTEGER_MAX
 from driver.config.mistakes import mistakes
 from driver.config.models import Config
 from driver.config.rules import contradictions
@@ -22,6 +24,9 @@ from driver.config.support import unsupported
 DEFAULT_PATH: Final = Path("/etc/effectd/effectd.toml")
 FILE_BYTES_MAX: Final = 1_048_576
 """Thousands of tools fit in this; a device that never ends does not."""
+DIGITS_MAX: Final = 4_300
+"""CPython's own limit for decimal text (`sys.int_info`)."""
+_LONG_NUMBER: Final = re.compile(rf"(?<![0-9A-Za-z_])[+-]?[0-9](?:_?[0-9]){{{DIGITS_MAX},}}")
 
 
 def load(path: Path) -> Config:
@@ -63,11 +68,22 @@ def _document(text: str, path: Path) -> Document:
     except RecursionError:
         raise ConfigInvalid(path, [_not_toml("arrays or tables are nested too deeply")]) from None
     except ValueError as error:
-        raise ConfigInvalid(path, [_not_toml(str(error))]) from error
+        long = None if isinstance(error, tomllib.TOMLDecodeError) else _too_long(text)
+        raise ConfigInvalid(path, [long or _not_toml(str(error))]) from error
 
 
 def _not_toml(detail: str) -> Problem:
     return Problem(table=(), key=None, message=f"not TOML: {detail}")
+
+
+def _too_long(text: str) -> Problem | None:
+    """Return the mistake that Python's TOML reader calls its own limit: a number of very many digits."""
+    found = _LONG_NUMBER.search(text)
+    if found is None:
+        return None
+    line = text.count("\n", 0, found.start()) + 1
+    allowed = f"more than {DIGITS_MAX:,} digits; allowed: at most {INTEGER_MAX:,}"
+    return Problem(table=(), key=None, message=f"line {line}: a number of {allowed}")
 
 
 def _read(path: Path) -> str:

@@ -39,7 +39,9 @@ def test_the_process_dies_at_the_asked_passing(value: str, lived: int) -> None:
     assert len(done.stdout.splitlines()) == lived
 
 
-@pytest.mark.parametrize("value", ["", "nowhere", "link.sent:0", "link.sent:-1", "link.sent:x"])
+@pytest.mark.parametrize(
+    "value", ["", "nowhere", "link.sent:0", "link.sent:-1", "link.sent:x", f"link.sent:{'9' * 5_000}"]
+)
 def test_a_boundary_that_does_not_exist_is_refused(value: str) -> None:
     """A drill that would never fire must not look like one that found nothing."""
     with pytest.raises(UnknownBoundary, match="names no boundary"):

@@ -100,6 +100,7 @@ def test_every_option_of_send_reaches_the_command(url: str) -> None:
         (["--db", "x", "runs"], 2, "--db is the server's"),
         (["--listen", "nowhere"], 2, "HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], 2, "HOST:PORT"),
+        (["--listen", "127.0.0.1:" + "9" * 5_000], 2, "HOST:PORT"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_to_do(url: str, arguments: list[str], code: int, said: str) -> None:

@@ -151,7 +151,7 @@ def test_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         ("a = ", "Invalid value"),
         ("a = 1\na = 2\n", "Cannot overwrite"),
         ("a = " + "[" * 5_000, "nested too deeply"),
-        ("a = " + "9" * 5_000, "not TOML"),
+        ("a = " + "9" * 5_000, "line 1: a number of more than 4,300 digits"),
         ("a = 2026-13-45", "not TOML"),
     ],
     ids=["header", "value", "twice", "deep", "long", "date"],
@@ -186,6 +186,11 @@ def test_what_is_not_toml_is_one_problem(text: str, detail: str) -> None:
             "[driver] max_inflight: found true; allowed: a whole number from 1",
         ),
         (f"[driver]\nqueue_max = {2**63}", "[driver] queue_max: found 9223372036854775808; allowed: a whole"),
+        (
+            f"[driver]\nmax_inflight = {'9' * 5_000}",
+            "line 2: a number of more than 4,300 digits; allowed: at most",
+        ),
+        (f"[driver]\nid = 'x'\ndrain_s = -{'1_2' * 4_000}", "line 3: a number of more than 4,300 digits;"),
         (f"[driver]\nqueue_max = {10**200}", "[driver] queue_max: found a whole number of very many digits;"),
         (
             "[driver]\nallow_self_approval = 1",
