@@ -231,7 +231,7 @@ class HttpWire:
         except _TooLarge:
             return self._too_large()
         match read_message(body):
-            case Response(request_id=request_id, reply=reply) if request_id in (exchange.request_id, None):
+            case Response(reply=reply) as said if _answers(said, exchange):
                 return reply
             case Garbage(detail=detail):
                 return Silence(cause="protocol_error", message=f"the server sent {detail}")
@@ -254,8 +254,12 @@ class HttpWire:
     def _event(self, exchange: Exchange, data: bytes) -> Reply | None:
         """The reply, where this message is or decides it."""
         match read_message(data):
-            case Response(request_id=request_id, reply=reply) if request_id in (exchange.request_id, None):
+            case Response(reply=reply) as said if _answers(said, exchange):
                 return reply
+            case Response(request_id=None):
+                return Silence(
+                    cause="protocol_error", message="the server sent a result that names no request"
+                )
             case Garbage(detail=detail):
                 return Silence(cause="protocol_error", message=f"the server sent {detail}")
             case FromPeer() as message if message.method == TOOLS_CHANGED:
@@ -274,9 +278,7 @@ class HttpWire:
             body = b""
         if status in _PEER_SPEAKS:
             match read_message(body):
-                case Response(request_id=request_id, reply=reply) if (
-                    request_id in (exchange.request_id, None) and isinstance(reply, dict) and "error" in reply
-                ):
+                case Response(reply=dict() as reply) as said if "error" in reply and _answers(said, exchange):
                     return reply
                 case _:
                     pass
@@ -379,6 +381,13 @@ class HttpWire:
                 await client.request("DELETE", self._url, headers=self._stamped({}, {}))
         except (httpx2.HTTPError, OSError) as error:
             log.debug("session_not_ended", provider=self._provider, error=type(error).__name__)
+
+
+def _answers(response: Response, exchange: Exchange) -> bool:
+    """Whether it answers this request. Only an error may name none: its sender could not read the request."""
+    if response.request_id is None:
+        return isinstance(response.reply, Silence) or "error" in response.reply
+    return response.request_id == exchange.request_id
 
 
 def _client() -> httpx2.AsyncClient:

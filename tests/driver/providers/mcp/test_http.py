@@ -14,7 +14,7 @@ from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase
 from driver.core.contracts import HeaderKey, KeyCarrier
 from driver.providers.mcp.exchange import Exchange
 from driver.providers.mcp.http import HttpWire
-from driver.providers.mcp.jsonrpc import notification, request
+from driver.providers.mcp.jsonrpc import notification, request, write_message
 from driver.providers.mcp.settings import HttpServer
 from store.records import JsonObject
 from tests.driver.providers.mcp.stage import Stage, staged
@@ -101,6 +101,24 @@ async def test_a_call_over_http_is_answered(tmp_path: Path, era: str) -> None:
         (call,) = server.calls()
         assert call.headers["mcp-protocol-version"] == era
         assert ("mcp-method" in call.headers) == (era == MODERN)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("named", [{}, {"id": None}, {"id": 1.5}, {"id": True}])
+async def test_a_result_that_names_no_request_is_no_answer(
+    tmp_path: Path, named: JsonObject, streamed: bool
+) -> None:
+    """An error may name none, where its sender could not read the request; a success must."""
+
+    async def answer(_server: Web, stream: SocketStream, _request: Request) -> None:
+        data = write_message({"jsonrpc": "2.0", **named, **done()})
+        await stream.send(STREAM + event(data) if streamed else http(200, data))
+        await stream.aclose()
+
+    async with connected(tmp_path, answer) as (_, stage):
+        report = await stage.act("x")
+        assert isinstance(report, Silence)
+        assert report.cause == "protocol_error"
 
 
 async def test_a_stream_carries_the_answer_behind_other_messages(tmp_path: Path) -> None:
