@@ -272,6 +272,14 @@ def _verbatim(server: Hostile, request_id: Any, arguments: Json) -> None:  # noq
     server.raw(arguments["line"].replace("ID", str(request_id)).encode() + b"\n")
 
 
+@mode("bytes")
+def _bytes(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """Sends `bytes`, each character one of them and `ID` replaced, as a line, and then an honest answer."""
+    data = arguments["bytes"].encode("latin-1")
+    server.raw(data.replace(b"ID", str(request_id).encode()) + b"\n")
+    server.answer(request_id, text("honest"))
+
+
 @mode("twice")
 def _twice(server: Hostile, request_id: Any, _arguments: Json) -> None:  # noqa: ANN401
     server.answer(request_id, text("first"))
