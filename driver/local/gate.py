@@ -1,6 +1,6 @@
 """What a request must pass before any handler sees it: the socket's permit, and no browser.
 
-Part of `driver.local`; imports starlette, structlog and its own siblings.
+Part of `driver.local`; imports starlette, structlog, `driver.core.targets` and its own siblings.
 """
 
 from enum import StrEnum
@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from driver.core.targets import take_origin_form
 from driver.local import problems
 from driver.local.errors import Code, Problem
 
@@ -36,6 +37,7 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on. What a handler raises was answered already, where that was possible."""
+        take_origin_form(scope)
         refusal = self._refusal(scope)
         if refusal is not None:
             await problems.response(refusal)(scope, receive, send)

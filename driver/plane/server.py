@@ -33,6 +33,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from driver.core.frames import FRAME_BYTES_MAX, SUBPROTOCOL
+from driver.core.targets import take_origin_form
 from driver.plane.api import Api, answer_problem
 from driver.plane.errors import AddressUnavailable, LedgerBroken, Problem, TokenUnavailable
 from driver.plane.fleet import Fleet
@@ -99,6 +100,7 @@ class _OperatorsOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            take_origin_form(scope)
             try:
                 await self._door.check(Headers(scope=scope))
             except Problem as problem:

@@ -166,6 +166,26 @@ async def test_what_is_no_http_is_a_problem(tmp_path: Path, garbage: bytes) -> N
     assert json.loads(body)["code"] == "invalid_request"
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://x/v1/status", 200),
+        (b"HTTP://effectd:80/v1/operations?limit=1", 200),
+        (b"https://x/v1/operations?limit=0", 422),
+        (b"http://x", 404),
+        (b"http://x/v1/nothing", 404),
+        (b"ftp://x/v1/status", 404),
+        (b"*", 404),
+    ],
+)
+async def test_a_whole_url_is_taken_for_its_path(tmp_path: Path, target: bytes, status: int) -> None:
+    """As RFC 9112 asks of each server: some clients send what they send to proxies."""
+    async with served(tmp_path) as world, raw(world) as stream:
+        await stream.send(b"GET " + target + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        found = await drained(stream)
+    assert found.startswith(b"HTTP/1.1 %d " % status)
+
+
 async def test_the_peer_is_who_the_kernel_says() -> None:
     """The uid of whoever connected, which no request can forge."""
     ours, theirs = socket.socketpair(socket.AF_UNIX)
