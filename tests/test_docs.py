@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pytest
 from pydantic.fields import FieldInfo
@@ -85,7 +85,8 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, str | Path):
         return f'`"{value}"`'
     if isinstance(value, tuple | dict):
-        return f"`{list(value)}`" if isinstance(value, tuple) else "`{}`"
+        items = ", ".join(map(str, cast("tuple[object, ...]", value)))
+        return "`{}`" if isinstance(value, dict) else f"`[{items}]`"
     return f"`{value:.0f}`"
 
 

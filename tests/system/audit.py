@@ -21,6 +21,7 @@ EXECUTIONS: Final[Mapping[str, tuple[int, ...]]] = {
     "operation.unknown": (0, 1),
     "operation.not_executed": (0,),
     "command.refused": (0,),
+    "command.completed": (0,),
 }
 """How often the server may have executed what ended so. Its failures are answers, after the effect."""
 

@@ -40,6 +40,7 @@ PRELOADED: Final = (
     "driver.cli.verify",
     "driver.daemon",
     "driver.providers.mcp.provider",
+    "driver.providers.command.provider",
     # what the libraries import at first use
     "anyio._backends._asyncio",
     "anyio._core._signals",

@@ -155,6 +155,9 @@ class Spool:
         for folder in self.root.glob("*/*"):
             if folder not in kept:
                 self._remove(folder)
+        for operation in self.root.glob("*"):
+            with suppress(OSError):
+                operation.rmdir()  # a crash came between it and an attempt's folder
 
     def _remove(self, folder: Path) -> None:
         place = Place(operation_id=OperationId(folder.parent.name), attempt=0, folder=folder)

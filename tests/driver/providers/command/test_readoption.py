@@ -456,6 +456,8 @@ async def test_tidying_keeps_what_is_open_and_what_lives(tmp_path: Path) -> None
             tasks.start_soon(dispatch)
             await gate.reached()
             spool = Spool(tmp_path / "spool")
+            # a kill between the two folders that an attempt begins with
+            await anyio.Path(spool.root, "op_" + "f" * 32).mkdir()
             await anyio.to_thread.run_sync(lambda: spool.tidy({(kept.operation_id, 1)}))
             left = await anyio.to_thread.run_sync(lambda: {folder.name for folder in spool.root.iterdir()})
             assert left == {kept.operation_id, living.operation_id}
