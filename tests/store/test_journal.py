@@ -165,10 +165,13 @@ async def test_a_read_that_nobody_waits_for_is_not_made(opened: Open) -> None:
     """Callers who ask and go away do not hold up the commits behind them."""
     made: list[int] = []
 
+    def make(n: int, _view: View) -> None:
+        made.append(n)
+
     async def ask(journal: Journal, count: int) -> None:
         async with create_task_group() as tasks:
             for n in range(count):
-                tasks.start_soon(journal.read, partial(lambda n, _view: made.append(n), n))
+                tasks.start_soon(journal.read, partial(make, n))
             await checkpoint()
             tasks.cancel_scope.cancel()
 
