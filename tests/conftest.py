@@ -11,12 +11,14 @@ from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
 from driver.log import configure
+from tests.lanes import Lanes
 from tests.report import Reporter
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let every process gather what its tests report."""
+    """Let every process gather what its tests report, and keep together what belongs together."""
     config.pluginmanager.register(Reporter())
+    config.pluginmanager.register(Lanes())
 
 
 settings.register_profile("effectd", deadline=None, print_blob=True)

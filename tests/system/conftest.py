@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -24,13 +23,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make room for the figures."""
     config.stash[FIGURES] = Figures()
     config.stash[TOLL] = Toll()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder in one process, where several run: they share the zygote."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group("system"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

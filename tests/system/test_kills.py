@@ -138,10 +138,13 @@ async def test_a_kill_between_two_pages_of_the_recovery(zygote: Zygote, figures:
         await battle.strike("recovery.page:1", ONE)
 
 
-def test_the_kills_reached_what_they_were_meant_to(figures: Figures) -> None:
+def test_the_kills_reached_what_they_were_meant_to(figures: Figures, request: pytest.FixtureRequest) -> None:
     """The lane is worth its name: 200 kills, and every state that a crash can leave was among them."""
-    if set(figures.kills) != {*BOUNDARIES, "random"}:
+    chosen = {item.name for item in request.session.items if item.path == request.path}
+    if not {f"test_a_kill_at[{each}]" for each in BOUNDARIES} | {"test_a_kill_at_any_moment"} <= chosen:
         pytest.skip("only with every test of this module")
+    # chosen and yet not counted here: one of them failed, or ran in another process
+    assert set(figures.kills) == {*BOUNDARIES, "random"}, "with -n, --dist loadgroup keeps them together"
     assert figures.kills.total() >= KILLS_MIN
     assert figures.receipts["operation.unknown/crash_window"] > 0
     assert figures.receipts["operation.succeeded"] > 0
