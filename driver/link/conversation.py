@@ -29,6 +29,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from driver.core.answers import Answer
+from driver.core.frames import SUBPROTOCOL
 from driver.core.session import LinkSession, Phase, SessionStatistics
 from driver.core.signals import (
     Acknowledge,
@@ -228,6 +229,8 @@ class Conversation:
             await self._greeted.wait()
             return
         self._why = f"the plane did not answer 'hello' within {self._dead_after_s:g} s"
+        if self._socket.subprotocol is None:
+            self._why += f", nor select the subprotocol {SUBPROTOCOL}: is control.url the address of a plane?"
         self.hang_up(PROTOCOL_ERROR, "no welcome")
 
     # ------------------------------------------------------------ signals in

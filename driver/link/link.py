@@ -15,7 +15,13 @@ import structlog
 from anyio.abc import TaskStatus
 
 from driver.core.backoff import ceiling_delay_s, delay_s
-from driver.core.frames import CLOSE_NOT_AUTHORISED, CLOSE_PROTOCOL_ERROR, CLOSE_RESTARTING, CLOSE_SUPERSEDED
+from driver.core.frames import (
+    CLOSE_NOT_AUTHORISED,
+    CLOSE_PROTOCOL_ERROR,
+    CLOSE_RESTARTING,
+    CLOSE_SUPERSEDED,
+    SUBPROTOCOL,
+)
 from driver.core.signals import FenceReason
 from driver.link.conversation import Conversation, Parting
 from driver.link.courier import Courier
@@ -136,6 +142,8 @@ class Link:
             log.warning("link_failed", url=self._url, error=str(error), attempts=self._attempts)
             return await self._delay_after(error, token)
         log.info("link_opened", url=self._url)
+        if socket.subprotocol is None:
+            log.warning("subprotocol_not_selected", url=self._url, offered=SUBPROTOCOL)
         self._conversation = Conversation(
             socket,
             journal=self._journal,

@@ -179,14 +179,16 @@ class Plane:
 
 
 @asynccontextmanager
-async def serving(*, ssl: SSLContext | None = None, write_limit: int = 2**15) -> AsyncGenerator[Plane]:
+async def serving(
+    *, ssl: SSLContext | None = None, write_limit: int = 2**15, subprotocol: str | None = "effectd.v1"
+) -> AsyncGenerator[Plane]:
     """Serve a plane on a port of its own."""
     plane = Plane()
     async with serve(
         plane.handle,
         "127.0.0.1",
         0,
-        subprotocols=[Subprotocol("effectd.v1")],
+        select_subprotocol=lambda _, __: None if subprotocol is None else Subprotocol(subprotocol),
         process_request=plane.check,
         compression=None,
         ping_interval=None,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 from websockets.exceptions import ConnectionClosed
 
 from driver.link.courier import WAITING_MAX
@@ -309,6 +310,31 @@ async def test_a_plane_that_never_welcomes_is_left(tmp_path: Path) -> None:
         assert await wire.closed() == (1002, "no welcome")
         assert not daemon.link.statistics().connected
         await plane.accept()
+
+
+async def test_a_plane_that_selects_no_subprotocol_is_greeted_with_a_warning(tmp_path: Path) -> None:
+    """The protocol does not ask for more than a welcome; the log says what is unusual."""
+    with capture_logs() as logged:
+        async with serving(subprotocol=None) as plane, linked(tmp_path, plane.url) as daemon:
+            await first_contact(daemon, plane)
+    assert "subprotocol_not_selected" in {entry["event"] for entry in logged}
+
+
+async def test_a_server_that_is_no_plane_is_left_with_a_reason(tmp_path: Path) -> None:
+    """Some other WebSocket server selects nothing, and does not welcome."""
+    async with (
+        serving(subprotocol=None) as plane,
+        linked(tmp_path, plane.url, settings=dead_after(0.5)) as daemon,
+    ):
+        assert await (await plane.accept()).closed() == (1002, "no welcome")
+        await eventually(lambda: "is control.url" in (daemon.link.statistics().last_error or ""))
+
+
+async def test_a_server_that_selects_another_subprotocol_is_left_at_once(tmp_path: Path) -> None:
+    """It has said that it speaks something else: not even `hello` is sent."""
+    async with serving(subprotocol="chat.v1") as plane, linked(tmp_path, plane.url) as daemon:
+        await eventually(lambda: "subprotocol" in (daemon.link.statistics().last_error or ""))
+        assert not daemon.link.statistics().connected
 
 
 # ------------------------------------------------------------ fences
