@@ -69,7 +69,9 @@ async def test_the_peer_is_told_when_nobody_listens_any_more(tmp_path: Path) -> 
         await stage.act("silent", timeout_s=0.1)
         assert isinstance(await stage.act("honest"), Answered)
         assert cancelled(stage) == 0
-        await anyio.sleep(0.4)
+        with anyio.fail_after(5):
+            while not cancelled(stage):
+                assert isinstance(await stage.act("honest"), Answered)
         assert isinstance(await stage.act("honest"), Answered)
         assert cancelled(stage) == 1
 
@@ -180,6 +182,10 @@ async def test_what_a_full_pipe_did_not_take_can_be_withdrawn(stage: Stage) -> N
         call = stage.call("act", {"mode": "honest", "pad": "x" * size}, timeout_s=0.5)
         assert stage.provider is not None
         reports.append((phases, await stage.provider.dispatch(call, phases.append)))
+        if len(reports) == 2:
+            both.set()
+
+    both = anyio.Event()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stage.act, "deaf")
@@ -187,7 +193,8 @@ async def test_what_a_full_pipe_did_not_take_can_be_withdrawn(stage: Stage) -> N
         tasks.start_soon(one, 200_000)  # three times what a pipe holds
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(one, 10)
-        await anyio.sleep(1)
+        with anyio.fail_after(5):
+            await both.wait()
         tasks.cancel_scope.cancel()
     (partly, first), (queued, second) = sorted(reports, key=lambda each: -len(each[0]))
     assert (partly, type(first)) == ([Phase.WRITING], Silence)
