@@ -21,7 +21,7 @@ from driver.providers.mcp.jsonrpc import RequestId
 from driver.providers.mcp.stdio import StdioWire
 from store.events import OperationNotExecuted, OperationStarted
 from store.head import Ledger
-from store.records import OperationRecord, Origin
+from store.records import Origin
 from store.transaction import Transaction
 from store.writer import Writer
 
@@ -112,9 +112,9 @@ def lost_is_not_executed() -> None:
     """Say of a call whose outcome was lost that it never happened."""
     module: Any = import_module("driver.engine.recovery")
 
-    def not_executed(record: OperationRecord) -> Attempted:
+    def not_executed(attempt: int) -> Attempted:
         outcome = OperationNotExecuted(reason="cancelled")
-        return Attempted(attempt=record.attempt_count, phase=None, outcome=outcome)
+        return Attempted(attempt=attempt, phase=None, outcome=outcome)
 
     module.lost = not_executed
 
