@@ -2,34 +2,28 @@
 
 # ruff: noqa: PT012 - a journal that fails raises out of the block in which it was used
 
-import os
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import anyio
 import pytest
-from anyio import CancelScope, create_task_group, fail_after, to_thread
-from anyio.abc import TaskStatus
+from anyio import CancelScope, create_task_group, fail_after
 from anyio.lowlevel import checkpoint
 
-from store.errors import JournalClosed, JournalFailed, QueueFull
+from store.errors import JournalClosed, QueueFull
 from store.journal import Journal
 from store.records import StoredEvent
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.view import View
-from tests.store.conftest import FILES, Clock, Open
-from tests.store.disk import FULL, IOERR_FSYNC, IOERR_READ, SQLITE_OK, failing_disk
+from tests.store.conftest import FILES, Open
+from tests.store.disk import failing_disk
 from tests.store.drafts import (
     accepted,
     command_id,
     driver_started,
-    operation_id,
     recording,
     started,
-    succeeded,
 )
 
 pytestmark = pytest.mark.anyio
@@ -313,194 +307,3 @@ async def test_the_wal_is_checkpointed_as_it_grows(opened: Open) -> None:
         statistics = journal.statistics()
         assert statistics.checkpoints >= 2
         assert statistics.wal_bytes < 6_000_000
-
-
-# ---------------------------------------------------------------- failure
-
-
-@pytest.mark.parametrize("code", [IOERR_FSYNC, FULL])
-async def test_a_commit_that_fails_stops_everything(
-    opened: Open, settings: JournalSettings, code: int
-) -> None:
-    """Everyone who waits is told, the block is left with `JournalFailed`, and not another byte is written."""
-    told: list[JournalFailed] = []
-    with failing_disk() as disk, pytest.raises(JournalFailed) as raised:
-        async with opened() as journal:
-            await journal.transact(record)
-            if code == FULL:
-                disk.on_write = lambda name: code if name.endswith("-wal") else SQLITE_OK
-            else:
-                disk.on_sync = lambda name: code if name.endswith("-wal") else SQLITE_OK
-
-            async def wait() -> None:
-                try:
-                    await journal.transact(record)
-                except JournalFailed as error:
-                    disk.on_write = disk.on_sync = lambda _: SQLITE_OK
-                    told.append(error)
-
-            with CancelScope(shield=True):
-                async with create_task_group() as tasks:
-                    for _ in range(5):
-                        tasks.start_soon(wait)
-            with pytest.raises(JournalFailed):
-                await journal.transact(record)
-            await checkpoint()
-    assert len(told) == 5
-    assert raised.value.exit_code == 70
-    assert raised.value.ambiguous is True
-    marks = list(settings.runtime_dir.glob("*.fsync-failed")) if settings.runtime_dir.exists() else []
-    assert len(marks) == (1 if code == IOERR_FSYNC else 0)
-    # the close after a failure neither checkpoints nor removes what the next start must read
-    assert (settings.state_dir / "journal.db-wal").stat().st_size > 0
-
-
-async def test_after_a_failure_the_restart_reads_what_is_true(opened: Open) -> None:
-    """A commit whose fsync failed may be there: the journal opens and is whole either way."""
-    with failing_disk() as disk:
-        with pytest.raises(JournalFailed):
-            async with opened() as journal:
-                await journal.transact(record)
-                disk.on_sync = lambda _: IOERR_FSYNC
-                await journal.transact(record)
-        disk.on_sync = lambda _: SQLITE_OK
-        async with opened() as journal:
-            assert await journal.read(lambda view: view.last_seq) in (1, 2)
-            assert journal.statistics().rotated
-            await journal.transact(record)
-
-
-async def test_a_read_that_fails_stops_everything(opened: Open) -> None:
-    """An I/O error in a read is the disk's: it ends the journal, and marks no failed fsync."""
-
-    def ask(n: int, view: View) -> None:
-        view.operation(operation_id(n))
-
-    with failing_disk() as disk, pytest.raises(JournalFailed, match="IOERR"):
-        async with opened() as journal:
-            for n in range(40):
-                await journal.transact(recording(*[accepted(n * 50 + k) for k in range(50)]))
-            disk.on_read = lambda _: IOERR_READ
-            for n in range(2_000):
-                await journal.read(partial(ask, n))
-
-
-async def test_a_failure_of_the_owner_itself_is_a_failure_of_the_journal(opened: Open) -> None:
-    """A bug in a listener or a boundary cannot leave callers waiting for ever."""
-
-    def listen(_: Sequence[StoredEvent]) -> None:
-        raise ZeroDivisionError
-
-    with pytest.raises(JournalFailed, match="ZeroDivisionError") as raised:
-        async with opened() as journal:
-            journal.subscribe(listen)
-            await journal.transact(record)
-            await anyio.sleep_forever()
-    assert isinstance(raised.value.__cause__, ZeroDivisionError)
-
-
-async def test_a_replaced_wal_is_noticed_before_the_next_commit(
-    opened: Open, settings: JournalSettings
-) -> None:
-    """Commits must not go into a file that has no name any more."""
-    with pytest.raises(JournalFailed, match="replaced"):
-        async with opened() as journal:
-            await journal.transact(record)
-            log = settings.state_dir / "journal.db-wal"
-            content = await anyio.Path(log).read_bytes()
-            await anyio.Path(log).rename(settings.state_dir / "elsewhere")
-            await anyio.Path(log).write_bytes(content)
-            await journal.transact(record)
-
-
-async def test_boundaries_are_named_around_each_commit(opened: Open) -> None:
-    """Tests kill the process there: before and after each commit that writes, and at no other."""
-    names: list[str] = []
-    async with opened(boundary=names.append) as journal:
-        await journal.transact(record)
-        await journal.transact(lambda tx: tx.last_seq)
-    assert names == ["journal.before_commit", "journal.after_commit"]
-
-
-async def test_statistics_tell_how_the_journal_does(opened: Open, clock: Clock) -> None:
-    """They are a frozen picture, and cost no hop to the connection's thread."""
-    async with opened() as journal:
-        await journal.transact(recording(accepted(1), started(1), succeeded(1)))
-        journal.later(lambda tx: tx.acknowledge(2))
-        await journal.transact(record)
-        found = journal.statistics()
-        assert (found.commits, found.events, found.last_seq, found.acked_seq) == (2, 4, 4, 2)
-        assert found.bytes > 0
-        assert found.last_commit_at is not None
-        assert not found.volatile
-
-
-async def test_new_work_is_told_when_room_runs_out(opened: Open, settings: JournalSettings) -> None:
-    """`room` is false once the journal and its reserve no longer fit, and what runs can still be settled."""
-    async with opened(replace(settings, max_bytes=100_000, reserve_bytes=50_000)) as journal:
-        assert not await journal.transact(lambda tx: tx.room)
-        await journal.transact(record)
-    async with opened() as journal:
-        assert await journal.transact(lambda tx: tx.room)
-
-
-def work(tx: Transaction, most: int) -> int:
-    """Take new work, up to `most`, as long as there is room; returns how much."""
-    taken = 0
-    while tx.room and taken < most:
-        tx.append(replace(accepted(tx.last_seq), payload=b"x" * 20_000))
-        taken += 1
-    return taken
-
-
-async def fill_up(journal: Journal, most: int) -> int:
-    """Take new work, `most` in each commit, until there is no room; returns how much."""
-    taken = 0
-    for _ in range(200):
-        more = await journal.transact(partial(work, most=most))
-        if not more:
-            return taken
-        taken += more
-    pytest.fail("there was always room")
-
-
-def bytes_in(folder: Path) -> int:
-    """What the files of a folder take."""
-    return sum(file.stat().st_size for file in folder.iterdir())
-
-
-@pytest.mark.parametrize("most", [1, 1_000])
-async def test_what_was_written_since_the_last_look_takes_room(
-    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    """However much comes between two looks, in many commits or in one, new work leaves the reserve."""
-    monkeypatch.setattr("store.writer.ROOM_CACHED_S", 3_600.0)
-    async with opened(replace(settings, max_bytes=4_000_000, reserve_bytes=1_000_000)) as journal:
-        assert await fill_up(journal, most) > 20
-        assert not await journal.read(lambda view: view.room)
-        assert await to_thread.run_sync(bytes_in, settings.state_dir) <= 3_100_000
-
-
-async def test_the_disks_room_is_counted_down_between_two_looks(
-    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another limit than the journal's own, and the same arithmetic."""
-    few = os.statvfs_result((4_096, 1, 0, 0, 3_000_000, 0, 0, 0, 0, 255))
-    monkeypatch.setattr("store.writer.os.statvfs", {settings.state_dir: few}.__getitem__)
-    monkeypatch.setattr("store.writer.ROOM_CACHED_S", 3_600.0)
-    async with opened(replace(settings, reserve_bytes=1_000_000)) as journal:
-        assert await fill_up(journal, 1) > 10
-
-
-async def test_a_task_may_start_the_journal_and_others_use_it(opened: Open) -> None:
-    """The journal lives in whichever task opened it, and serves all of them."""
-
-    async def own(*, task_status: TaskStatus[object]) -> None:
-        async with opened() as journal:
-            task_status.started(journal)
-            await anyio.sleep_forever()
-
-    async with create_task_group() as tasks:
-        journal = await tasks.start(own)
-        assert (await journal.transact(record)).seq == 1
-        tasks.cancel_scope.cancel()

@@ -1,44 +1,32 @@
 """An HTTP API on real sockets: phases, what breaks, what comes late, and that nothing is ever sent twice."""
 
-import contextlib
-import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
-from anyio.abc import AnyByteStream, SocketAttribute
+from anyio.abc import AnyByteStream
 
-from driver.core.attempts import Answered, HttpStatus, NotSent, Phase, Silence, ToolCall
+from driver.core.attempts import Answered, HttpStatus, Phase, Silence
 from driver.core.contracts import HeaderKey
 from driver.providers.http.exchange import Exchange
 from driver.providers.http.settings import Endpoint
-from tests.driver.link.test_dial import certificate
 from tests.driver.providers.http.site import (
-    PATIENCE_S,
     Request,
     Script,
     Site,
     http,
     says,
-    shrunk,
     site,
-    slowly,
     then_hangs_up,
     then_resets,
 )
 from tests.driver.providers.http.stage import (
     ANSWERED,
-    Stage,
     endpoint,
     on_stage,
-    server_context,
-    settings,
-    staged,
 )
 
 pytestmark = pytest.mark.anyio
@@ -173,191 +161,6 @@ async def test_many_calls_run_at_once() -> None:
                 tasks.start_soon(one, n)
         assert answers == {n: {"n": n} for n in range(32)}
         assert len(made.requests) == 32
-
-
-# ------------------------------------------------------------------ before the first byte
-
-
-@asynccontextmanager
-async def reaching(url: str) -> AsyncGenerator[Stage]:
-    """A provider of this address, with one tool."""
-    async with staged(settings(url, {"act": endpoint()})) as stage:
-        yield stage
-
-
-async def refused_both_ways(stage: Stage, reason: str = "connect_failed") -> str:
-    """A call is `NotSent`, prepared or not, and nothing in its phases says that a byte may have left."""
-    prepared = await stage.provider.prepare(stage.call())
-    dispatched = await stage.dispatch()
-    assert isinstance(prepared, NotSent)
-    assert isinstance(dispatched, NotSent)
-    assert (prepared.reason, dispatched.reason) == (reason, reason)
-    assert not any(phase.may_have_left for phase in stage.phases)
-    return dispatched.message
-
-
-async def test_a_refused_connection_is_not_sent() -> None:
-    """Nobody listens: provably nothing left."""
-    async with site(says()) as made:
-        port = made.port
-    async with reaching(f"http://127.0.0.1:{port}") as stage:
-        assert f"cannot connect to 127.0.0.1:{port}" in await refused_both_ways(stage)
-        assert stage.phases == [Phase.CONNECTING]
-
-
-async def test_a_name_that_does_not_resolve_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DNS fails before the call was written."""
-    monkeypatch.setattr("driver.providers.http.exchange.CONNECT_S", 1.0)
-    async with reaching("http://nowhere.invalid/v1") as stage:
-        assert "nowhere.invalid" in await refused_both_ways(stage)
-
-
-@pytest.mark.parametrize("url", ["http://exa mple/", "http://[::z]/", "http://a..b/"])
-async def test_a_base_that_is_no_address_is_not_sent(url: str) -> None:
-    """What the configuration lets through, and no library takes, fails each call and not the daemon."""
-    async with reaching(url) as stage:
-        await refused_both_ways(stage)
-        assert isinstance(await stage.provider.reach(), NotSent)
-
-
-async def test_a_certificate_of_an_unknown_authority_is_not_sent(tmp_path: Path) -> None:
-    """TLS is verified, always: the handshake fails before the call was written."""
-    tls = server_context(certificate(tmp_path, "site"))
-    async with site(says(http()), tls=tls) as made:
-        async with reaching(f"https://127.0.0.1:{made.port}") as stage:
-            assert "certificate verify failed" in await refused_both_ways(stage)
-        assert made.requests == []
-
-
-async def test_a_certificate_of_the_systems_authorities_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """OpenSSL's own variable names a private authority; a connection that is held tells when it is dead."""
-    files = certificate(tmp_path, "site")
-    monkeypatch.setenv("SSL_CERT_FILE", str(files[0]))
-    async with (
-        site(says(http()), tls=server_context(files)) as made,
-        reaching(f"https://127.0.0.1:{made.port}") as stage,
-    ):
-        assert isinstance(await stage.run(), Answered)
-        assert stage.phases == [Phase.WRITING, Phase.WRITTEN, Phase.ANSWERED]
-        assert len(made.requests) == 1
-
-
-async def test_a_site_without_tls_is_not_sent() -> None:
-    """What answers a handshake with something else gets nothing of the call."""
-
-    class Plain(Site):
-        async def serve(self, stream: AnyByteStream) -> None:
-            await stream.send(http())
-            await stream.aclose()
-
-    async with site(says(), kind=Plain) as made, reaching(f"https://127.0.0.1:{made.port}") as stage:
-        await refused_both_ways(stage)
-
-
-@asynccontextmanager
-async def deaf_site() -> AsyncGenerator[int]:
-    """A port where the kernel takes connections, and nobody ever says a word: TLS never comes to be."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        yield listener.extra(SocketAttribute.local_port)
-
-
-async def test_a_connection_that_takes_too_long_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connecting has a bound of its own."""
-    monkeypatch.setattr("driver.providers.http.exchange.CONNECT_S", 0.1)
-    async with deaf_site() as port, reaching(f"https://127.0.0.1:{port}") as stage:
-        await refused_both_ways(stage)
-
-
-async def test_a_deadline_before_the_first_byte_is_not_sent() -> None:
-    """The deadline passes while the connection is made: nothing left, and nothing will."""
-    async with deaf_site() as port, reaching(f"https://127.0.0.1:{port}") as stage:
-        report = await stage.dispatch(timeout_s=0.5)
-        assert isinstance(report, NotSent)
-        assert (report.reason, stage.phases) == ("deadline", [Phase.CONNECTING])
-
-
-async def test_a_deadline_that_has_passed_already_is_not_sent() -> None:
-    """A prepared call whose time is over is taken back."""
-    async with on_stage(says(http())) as (made, stage):
-        call = stage.call()
-        assert await stage.provider.prepare(call) is None
-        report = await stage.dispatch(replace(call, timeout_s=0))
-        assert isinstance(report, NotSent)
-        assert report.reason == "deadline"
-        await made.until(lambda made: made.gone == 1)
-        assert made.requests == []
-
-
-async def test_a_server_that_hangs_up_on_a_prepared_call_gets_it_on_a_new_connection() -> None:
-    """A held connection that has died is seen before the first byte: nothing is written into it."""
-
-    class Impatient(Site):
-        async def serve(self, stream: AnyByteStream) -> None:
-            if self.connections:
-                await super().serve(stream)
-                return
-            self.connections += 1
-            await self.go_on.wait()
-            await stream.aclose()
-            self.gone += 1
-            self.news()
-
-    async with on_stage(says(http()), kind=Impatient) as (made, stage):
-        call = stage.call()
-        assert await stage.provider.prepare(call) is None
-        made.go_on.set()
-        await made.until(lambda made: made.gone == 1)
-        assert isinstance(await stage.dispatch(call), Answered)
-        assert stage.phases == ANSWERED
-        assert (made.connections, len(made.requests)) == (2, 1)
-
-
-class Talker(Site):
-    """It says something on its first connection before it was asked."""
-
-    async def serve(self, stream: AnyByteStream) -> None:
-        if self.connections == 0:
-            await stream.send(http(408))
-            self.connections += 1
-            self.news()
-            await self.told_to_go_on(stream)
-            await anyio.aclose_forcefully(stream)
-        else:
-            await super().serve(stream)
-
-
-async def test_a_server_that_speaks_before_it_is_asked_is_asked_on_a_new_connection() -> None:
-    """What it says then can be no answer: nothing is written on that connection."""
-    async with on_stage(says(http()), kind=Talker) as (made, stage):
-        call = stage.call()
-        assert await stage.provider.prepare(call) is None
-        await made.until(lambda made: made.connections == 1)
-        assert isinstance(await stage.dispatch(call), Answered)
-        assert (made.connections, len(made.requests)) == (2, 1)
-
-
-async def test_the_last_look_at_a_connection_is_just_before_the_first_byte() -> None:
-    """A connection that is spoilt while its request is let go proves that nothing left."""
-    async with site(says(http()), kind=Talker) as made, anyio.create_task_group() as tasks:
-        exchange = Exchange(httpx2.Request("GET", f"http://127.0.0.1:{made.port}/"), 1_000)
-        async with httpx2.AsyncHTTPTransport() as transport:
-            tasks.start_soon(exchange.run, transport)
-            await exchange.poised.wait()
-            await made.until(lambda made: made.connections == 1)
-            exchange.release()
-            await exchange.ended.wait()
-        assert isinstance(exchange.reply, NotSent)
-        assert (exchange.reply.reason, exchange.begun) == ("connect_failed", False)
-
-
-async def test_reaching_a_site_sends_nothing() -> None:
-    """`effectd check --connect` asks whether a connection can be made, and no more."""
-    async with on_stage(says(http())) as (made, stage):
-        assert await stage.provider.reach() is None
-        await made.until(lambda made: made.gone == 1)
-        assert made.requests == []
 
 
 # ------------------------------------------------------------------ after the first byte
@@ -568,181 +371,6 @@ async def test_a_server_that_closes_after_each_answer_gets_each_call_once() -> N
 def gone_at_least(number: int, made: Site) -> bool:
     """Whether that many connections have ended."""
     return made.gone >= number
-
-
-# ------------------------------------------------------------------ deadlines and late answers
-
-
-async def overdue(stage: Stage) -> ToolCall:
-    """Let a call pass its deadline after it was sent, and return it."""
-    call = stage.call(timeout_s=0.3)
-    report = await stage.run(call)
-    assert isinstance(report, Silence)
-    assert report.cause == "deadline"
-    return call
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        pytest.param((b"", http()), id="nothing yet"),
-        pytest.param((HALF_A_HEAD, b"ngth: 2\r\n\r\n{}"), id="half a head"),
-        pytest.param((http()[:-4], http()[-4:]), id="half a body"),
-    ],
-)
-async def test_an_answer_after_the_deadline_is_reported_late(pieces: tuple[bytes, ...]) -> None:
-    """The caller waits no longer; the answer is still heard, and belongs to its call."""
-    async with on_stage(slowly(*pieces)) as (made, stage):
-        call = await overdue(stage)
-        assert stage.phases[-1] is Phase.WRITTEN
-        made.go_on.set()
-        assert isinstance(await stage.hear(), Answered)
-        assert stage.late[0][:2] == (call.operation_id, 1)
-        assert stage.phases[-1] is Phase.WRITTEN
-
-
-async def test_a_late_status_is_reported_as_it_is() -> None:
-    """What a late failure proves is decided elsewhere."""
-    async with on_stage(slowly(b"", http(500, b"{}"))) as (made, stage):
-        await overdue(stage)
-        made.go_on.set()
-        report = await stage.hear()
-        assert isinstance(report, HttpStatus)
-        assert report.status == 500
-
-
-async def test_listening_ends_and_takes_the_connection_with_it() -> None:
-    """After `late_result_s` the connection is closed, so that the call can land no more."""
-    async with on_stage(slowly(b"", http()), late_result_s=0.05) as (made, stage):
-        await overdue(stage)
-        await made.until(lambda made: made.gone == 1)
-        assert stage.late == []
-
-
-@pytest.mark.parametrize("script", [then_hangs_up(), then_resets(HALF_A_HEAD), says(b"garbage\r\n\r\n")])
-async def test_what_is_no_answer_is_not_reported_late(script: Script) -> None:
-    """A connection that dies in the late window says nothing."""
-
-    async def late(made: Site, stream: AnyByteStream, request: Request) -> None:
-        await made.told_to_go_on(stream)
-        await script(made, stream, request)
-
-    async with on_stage(late) as (made, stage):
-        await overdue(stage)
-        made.go_on.set()
-        await made.until(lambda made: made.gone == 1)
-        assert stage.late == []
-
-
-async def test_a_limit_bounds_how_many_late_answers_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it a call is hung up on at its deadline."""
-    monkeypatch.setattr("driver.providers.http.provider.LISTENED_MAX", 1)
-    async with on_stage(slowly(b"", http())) as (made, stage):
-        await overdue(stage)
-        await overdue(stage)
-        await made.until(lambda made: len(made.requests) == 2)
-        made.go_on.set()
-        await stage.hear()
-        await made.until(lambda made: made.gone == 2)
-        assert len(stage.late) == 1
-
-
-async def test_a_request_that_is_not_written_whole_by_the_deadline_is_cut_off() -> None:
-    """A server that does not read cannot be sent the rest of a call after its deadline."""
-    tools = {"act": endpoint(body="=arguments.text")}
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        staged(settings(f"http://127.0.0.1:{shrunk(listener)}", tools)) as stage,
-    ):
-        report = await stage.run(stage.call("act", {"text": "x" * 8_000_000}, timeout_s=0.3))
-        assert isinstance(report, Silence)
-        assert (report.cause, stage.phases) == ("deadline", [Phase.WRITING])
-        arrived = await anyio.to_thread.run_sync(drained, listener.extra(SocketAttribute.raw_socket))
-        assert 0 < arrived < 8_000_000
-
-
-def drained(listener: socket.socket) -> int:
-    """Take the connection that waits, and return how much comes over it until its end."""
-    stream, _ = listener.accept()
-    with stream:
-        stream.settimeout(PATIENCE_S)
-        arrived = 0
-        with contextlib.suppress(ConnectionError):
-            while data := stream.recv(65_536):
-                arrived += len(data)
-    return arrived
-
-
-# ------------------------------------------------------------------ cancel and close
-
-
-async def test_a_cancel_before_the_first_byte_withdraws_the_call() -> None:
-    """Nothing arrives, and the phases prove it."""
-    async with deaf_site() as port, reaching(f"https://127.0.0.1:{port}") as stage:
-        await cancelled_at(Phase.CONNECTING, stage)
-        assert stage.phases == [Phase.CONNECTING]
-
-
-async def cancelled_at(phase: Phase, stage: Stage) -> None:
-    """Dispatch a call, and cancel its scope when it has reached `phase`."""
-    scope = anyio.CancelScope()
-
-    def progress(reached: Phase) -> None:
-        stage.phases.append(reached)
-        if reached is phase:
-            scope.cancel()
-
-    with scope:
-        await stage.provider.dispatch(stage.call(), progress)
-    assert scope.cancelled_caught
-
-
-async def test_a_cancel_of_a_prepared_call_leaves_nothing_behind() -> None:
-    """A scope that is cancelled before `dispatch` gets going sends nothing."""
-    async with on_stage(says(http())) as (made, stage):
-        call = stage.call()
-        assert await stage.provider.prepare(call) is None
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await stage.dispatch(call)
-        await made.until(lambda made: made.gone == 1)
-        assert (stage.phases, made.requests) == ([], [])
-
-
-async def test_a_cancel_while_preparing_leaves_nothing_behind() -> None:
-    """A connection in the making is given up."""
-    async with deaf_site() as port, reaching(f"https://127.0.0.1:{port}") as stage:
-        with anyio.move_on_after(0.1) as scope:
-            await stage.provider.prepare(stage.call())
-        assert scope.cancelled_caught
-
-
-async def test_a_cancel_after_the_first_byte_closes_the_connection() -> None:
-    """Hanging up is the only sign that HTTP has; nothing is listened for any more."""
-    async with on_stage(slowly(b"", http())) as (made, stage):
-        await cancelled_at(Phase.WRITTEN, stage)
-        assert stage.phases == WRITTEN
-        made.go_on.set()
-        await made.until(lambda made: made.gone == 1)
-        assert stage.late == []
-
-
-async def test_closing_ends_what_is_in_flight() -> None:
-    """A call under way is silence, one that is asked for afterwards is not sent, and `close` returns."""
-    async with on_stage(slowly(b"", http())) as (made, stage):
-        reports: list[object] = []
-
-        async def run() -> None:
-            reports.append(await stage.dispatch())
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            await made.until(lambda made: len(made.requests) == 1)
-            await stage.provider.close()
-        assert [type(report) for report in reports] == [Silence]
-        refused = await stage.provider.prepare(stage.call())
-        assert isinstance(refused, NotSent)
-        assert refused.reason == "connect_failed"
 
 
 # ------------------------------------------------------------------ secrets
