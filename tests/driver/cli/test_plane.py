@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from driver.cli.main import main
 
 PROGRAM = "from driver.cli.main import main; main()"
+KNOWN = ("send", "git/commit", "--run", "run-1", "--id", "cmd-1", "--args", '{"message":"x"}')
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +48,8 @@ def run(*arguments: str) -> Result:
 
 def test_a_command_is_sent_and_listed(url: str) -> None:
     """What was sent is there, as a table and as JSON; sending it again changes nothing."""
-    call = ["send", "git/commit", "--run", "run-1", "--id", "cmd-1", "--args", '{"message":"x"}']
     for _ in range(2):
-        sent = run(*call, "--url", url)
+        sent = run(*KNOWN, "--url", url)
         assert (sent.exit_code, sent.output) == (0, "cmd-1: queued\n")
     listed = run("commands", "--url", url, "--json")
     (item,) = json.loads(listed.output)["items"]
@@ -105,6 +105,7 @@ def test_every_option_of_send_reaches_the_command(url: str) -> None:
 )
 def test_what_is_wrong_is_said_with_what_to_do(url: str, arguments: list[str], code: int, said: str) -> None:
     """One line on standard error, and a stable exit code."""
+    run(*KNOWN, "--url", url)
     placed = [*arguments] if arguments[0].startswith("--") else [*arguments, "--url", url]
     result = run(*placed)
     assert result.exit_code == code, result.output
