@@ -1,4 +1,4 @@
-"""Everything that a server can do wrong, as cases: how to provoke each, and what may honestly be said of it.
+"""Everything that a server over stdio can do wrong: how to provoke it, and what may honestly be said of it.
 
 Each case is a provider of its own, `tests/servers/hostile_mcp.py` in one of its modes. What stands in `ends`
 is what the receipt says when nobody is killed: the row of docs/configuration.md that the case is about.
@@ -15,12 +15,14 @@ from tests.system.plane import call
 
 ANSWER_BYTES_MAX: Final = 1_048_576
 LATE_S: Final = 4.0
-HURRIED_S: Final = 1.0
+HURRIED_S: Final = 1.5
 """The deadline of a call that is not answered in time, on purpose."""
 
 SUCCEEDED: Final = "operation.succeeded"
 FAILED: Final = "operation.failed"
 NO_TOOL: Final = "operation.not_executed/unknown_tool"
+TOO_LATE: Final = "operation.not_executed/deadline"
+"""On a machine so busy that the deadline passes before the first byte: nothing may have been executed then."""
 EXPIRED: Final = "operation.not_executed/expired"
 LOST: Final = "operation.unknown/connection_lost"
 LATE: Final = "operation.unknown/execution_timeout"
@@ -51,18 +53,28 @@ class Case:
         """Whether an honest call gets through afterwards."""
         return not self.ends.startswith("operation.not_executed")
 
-    def tables(self, ledger: str) -> Mapping[str, Json]:
+    @property
+    def killed(self) -> frozenset[str]:
+        """What may be said of it instead where its server was killed."""
+        return frozenset({LOST})
+
+    @property
+    def outlives(self) -> bool:
+        """Whether its provider serves again after its server was killed."""
+        return True
+
+    def provider(self, place: str) -> Mapping[str, object]:
+        """Return which server its provider has; `place` is the ledger."""
+        argv = [sys.executable, "-I", "-S", hostile_mcp.__file__, place, "counts", self.mark, *self.options]
+        return {"kind": "mcp", "argv": argv}
+
+    def tables(self, place: str) -> Mapping[str, Json]:
         """Return its provider's configuration."""
-        argv = [sys.executable, "-I", "-S", hostile_mcp.__file__, ledger, "counts", self.mark, *self.options]
-        provider = f"providers__{self.name}"
+        name = f"providers__{self.name}"
+        limits = {"answer_max_bytes": ANSWER_BYTES_MAX, "late_result_s": LATE_S}
         return {
-            provider: {
-                "kind": "mcp",
-                "argv": argv,
-                "answer_max_bytes": ANSWER_BYTES_MAX,
-                "late_result_s": LATE_S,
-            },
-            f"{provider}__tools__{self.tool}": {"execution_s": self.execution_s},
+            name: {**self.provider(place), **limits},
+            f"{name}__tools__{self.tool}": {"execution_s": self.execution_s},
         }
 
     def command(self) -> Json:
@@ -92,7 +104,7 @@ def _results(name: str, ends: str, result: Json, tool: str = "act") -> Case:
     return Case(name=name, ends=ends, arguments={"mode": "result", "result": result}, tool=tool)
 
 
-CASES: Final = (
+STDIO_CASES: Final = (
     Case(name="honest", ends=SUCCEEDED),
     # it dies, or as good as
     Case(name="dies-before", ends=LOST),
@@ -105,11 +117,11 @@ CASES: Final = (
     Case(name="freezes", ends=LATE, execution_s=HURRIED_S),
     Case(name="deaf", ends=LATE, execution_s=HURRIED_S),
     Case(name="silent", ends=LATE, execution_s=HURRIED_S),
-    Case(name="late", ends=LATE, arguments={"seconds": 2.5}, execution_s=HURRIED_S, answers_late=True),
+    Case(name="late", ends=LATE, arguments={"seconds": 3}, execution_s=HURRIED_S, answers_late=True),
     Case(
         name="late-error",
         ends=LATE,
-        arguments={"seconds": 2.5, "code": -32603},
+        arguments={"seconds": 3, "code": -32603},
         execution_s=HURRIED_S,
         answers_late=True,
     ),

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,16 +17,19 @@ from typing import Final
 
 import anyio
 
+from tests.driver.providers.mcp.web import Web
 from tests.system.audit import must_hold
 from tests.system.campaign import KILLED
 from tests.system.history import Json
-from tests.system.hostility import CASES, LOST, Case
+from tests.system.hostility import HURRIED_S, STDIO_CASES, TOO_LATE, Case
+from tests.system.hostility_http import HTTP_CASES, HttpCase
 from tests.system.plane import ScriptedPlane, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
 from tests.system.zygote import Zygote
 
 SEED: Final = 20261129
 CRASHED: Final = "operation.unknown/crash_window"
+CASES: Final[Sequence[Case]] = (*STDIO_CASES, *HTTP_CASES)
 BY_NAME: Final = {case.name: case for case in CASES}
 
 
@@ -73,6 +76,8 @@ class Siege:
     plane: ScriptedPlane
     toll: Toll
     cases: Sequence[Case]
+    webs: Mapping[str, Web]
+    """The servers of the cases over HTTP."""
     began: float = field(default_factory=monotonic)
 
     @property
@@ -101,6 +106,10 @@ class Siege:
 
     def server(self, name: str) -> None:
         """Kill the server of a case, as a power switch would, where it is there."""
+        if name in self.webs:
+            self.webs[name].stop()
+            self.toll.servers_killed += 1
+            return
         mark = f"\0{BY_NAME[name].mark}\0".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -151,7 +160,7 @@ class Siege:
             if found == CRASHED:
                 self.toll.crashed_in.add(case.name)
         if kind in ("nothing", "server"):
-            await self._all_serve_again()
+            await self._all_serve_again(kind)
         await self.plane.redeliver(*self.plane.orders)
         if politely:
             assert await self.life.stop() == 0, self.life.text[-4000:]
@@ -164,12 +173,17 @@ class Siege:
 
     def _honest(self, case: Case, kind: str) -> set[str]:
         """What may be said of a case: its own end, or that whatever was killed hides it."""
-        hidden = {"nothing": set[str](), "server": {LOST}, "daemon": {CRASHED}, "both": {LOST, CRASHED}}
-        return {case.ends} | hidden[kind]
+        hidden: set[str] = {TOO_LATE} if case.execution_s == HURRIED_S else set()
+        if kind in ("server", "both"):
+            hidden |= case.killed
+        if kind in ("daemon", "both"):
+            hidden |= {CRASHED}
+        return {case.ends} | hidden
 
-    async def _all_serve_again(self) -> None:
+    async def _all_serve_again(self, kind: str) -> None:
         """Whatever a server did, the next call to it is made, where it serves the tool at all."""
-        again = [case.honest_command() for case in self.cases if case.recovers]
+        able = [case for case in self.cases if case.recovers and (kind == "nothing" or case.outlives)]
+        again = [case.honest_command() for case in able]
         await self.plane.give(*again)
         await self.plane.answered()
         for command in again:
@@ -206,16 +220,28 @@ async def siege(
 ) -> AsyncGenerator[Siege]:
     """Start a daemon with hostile servers, and provoke every case, each time in another order."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
-        tables = (table for case in cases for table in case.tables(str(made.ledger)).items())
-        made.configure(**dict(tables))
+        tables: dict[str, Json] = {"driver": {"max_inflight": 2 * len(CASES)}}
+        webs: dict[str, Web] = {}
+        for case in cases:
+            place = str(made.ledger)
+            if isinstance(case, HttpCase):
+                server = webs[case.name] = Web(era=case.era, answer=case.counting(place))
+                await made.tasks.start(server.run)
+                place = f"http://127.0.0.1:{server.port}/mcp"
+            tables |= case.tables(place)
+        made.configure(**tables)
         plane.window = 1_024
         life = made.start(kill_at=kill_at, patch=patch)
         await life.ready()
         await plane.connected()
-        begun = Siege(made=made, plane=plane, toll=toll, cases=cases)
+        begun = Siege(made=made, plane=plane, toll=toll, cases=cases, webs=webs)
         order = random.Random(SEED + toll.begun).sample(cases, len(cases))
         toll.begun += 1
         await plane.give(*(case.command() for case in order))
-        yield begun
+        try:
+            yield begun
+        finally:
+            for server in webs.values():
+                server.stop()
         if kill_at is not None:
             assert made.lives[0].code == KILLED

@@ -9,8 +9,7 @@ from functools import partial
 import anyio
 import pytest
 
-from tests.system.hostility import CASES
-from tests.system.siege import Toll, siege
+from tests.system.siege import CASES, Toll, siege
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -27,6 +26,7 @@ async def test_hostile_servers_and_no_kill(zygote: Zygote, toll: Toll) -> None:
             "late": "occurred",
             "late-error": "unknown",
             "garbage": "occurred",
+            "http-late": "occurred",
         }
         await besieged.end("nothing", politely=True)
 

@@ -279,6 +279,7 @@ async def test_a_server_that_went_away_between_calls_is_not_sent_to(tmp_path: Pa
     async with connected(tmp_path, succeeds) as (server, stage):
         await stage.act("x")
         server.stop()
+        await server.gone.wait()
         await anyio.wait_all_tasks_blocked()
         report = await stage.act("x")
         assert isinstance(report, NotSent)

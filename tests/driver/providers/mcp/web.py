@@ -1,12 +1,13 @@
 """A small MCP server over HTTP whose answers a test writes byte by byte, on a real socket."""
 
 import json
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream, TaskStatus
+from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from store.records import JsonObject, JsonValue
@@ -48,12 +49,32 @@ class Web:
     requests: list[Request] = field(default_factory=list[Request])
     connections: int = 0
     port: int = 0
-    serving: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    stopped: bool = False
+    gone: anyio.Event = field(default_factory=anyio.Event)
     _news: anyio.Event = field(default_factory=anyio.Event)
 
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
+        """Listen on a free port of the loopback interface, until `stop`."""
+        (listener,) = (await anyio.create_tcp_listener(local_host="127.0.0.1")).listeners
+        assert isinstance(listener, SocketListener)
+        self.port = listener.extra(SocketAttribute.local_port)
+        async with listener, anyio.create_task_group() as tasks:
+            task_status.started()
+            while True:
+                stream = await listener.accept()
+                if self.stopped:
+                    await stream.aclose()
+                    break
+                tasks.start_soon(self.serve, stream)
+            tasks.cancel_scope.cancel()
+        self.gone.set()
+
     def stop(self) -> None:
-        """Be gone: nobody listens any more, and every connection is closed."""
-        self.serving.cancel()
+        """Let nobody listen any more, and close every connection: then it is `gone`."""
+        self.stopped = True
+        # asyncio may trip over an `accept` that is cancelled just when somebody comes: so somebody comes
+        with suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", self.port)).close()
 
     async def sent(self, body: JsonObject) -> None:
         """Wait until this was sent to us."""
@@ -158,15 +179,8 @@ async def web(*, era: str = MODERN, answer: Answer | None = None) -> AsyncGenera
     """Serve on a free port of the loopback interface, until the end or `Web.stop`."""
     server = Web(era=era, answer=answer)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(_serve, server)
-        yield server
-        server.stop()
-
-
-async def _serve(server: Web, *, task_status: TaskStatus[None]) -> None:
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    server.port = listener.extra(SocketAttribute.local_port)
-    async with listener:
-        with server.serving:
-            task_status.started()
-            await listener.serve(server.serve)
+        await tasks.start(server.run)
+        try:
+            yield server
+        finally:
+            server.stop()
