@@ -278,6 +278,31 @@ async def test_everything_over_http(zygote: Zygote) -> None:
             assert (await late_result(talking, slow))["data"]["effect"] == "occurred"
 
 
+async def test_everything_over_http_is_killed_and_comes_back(zygote: Zygote) -> None:
+    """The call under way is unknown; the next server knows nothing of our session, and gets a new one."""
+    command = [from_npm("mcp-server-everything"), "streamableHttp"]
+    port = free_port()
+    async with talk(zygote, {"url": f"http://127.0.0.1:{port}/mcp"}) as talking:
+        async with listening(command, b"listening on port", PORT=str(port)):
+            assert text(await talking.ask("echo", message="hi")) == "Echo: hi"
+            slow = call("slow", "peer/trigger-long-running-operation", duration=60, steps=1)
+            await talking.plane.give(slow)
+            await talking.plane.until(lambda: "operation.started" in talking.plane.kinds("slow"))
+            # from the intent to the first byte it is milliseconds; a kill sooner would be `not_executed`
+            await anyio.sleep(0.2)
+        lost = await talking.plane.receipt_of("slow")
+        assert (lost["kind"], lost["data"]["reason"]) == ("operation.unknown", "connection_lost")
+        down = await talking.ask("echo", message="anybody there?")
+        assert (down["kind"], down["data"]["reason"]) == ("operation.not_executed", "connect_failed")
+        async with listening(command, b"listening on port", PORT=str(port)):
+            assert text(await talking.ask("echo", message="again")) == "Echo: again"
+        async with listening(command, b"listening on port", PORT=str(port)):
+            # nothing was under way when it was killed: the first call finds out, and is not sent again
+            forgotten = await talking.ask("echo", message="once more")
+            assert forgotten["kind"] == "operation.failed"
+            assert text(await talking.ask("echo", message="and again")) == "Echo: and again"
+
+
 async def test_the_sdk_over_http(zygote: Zygote) -> None:
     """The newer era over HTTP: one effect for each command, redelivered or not."""
     port = free_port()

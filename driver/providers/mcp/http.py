@@ -61,6 +61,7 @@ STATUS_BODY_BYTES_MAX: Final = 65_536
 _SESSION: Final = "mcp-session-id"
 _KEPT_HEADERS: Final = ("content-type", "retry-after")
 _NOT_FOUND: Final = 404
+_BAD_REQUEST: Final = 400
 _PEER_SPEAKS: Final = frozenset({*range(400, 500), 500, 501} - {409, 429})
 """Statuses beside which a JSON-RPC error is the peer's own word. Any other says more than the body does."""
 
@@ -276,14 +277,15 @@ class HttpWire:
             body = await _body(response, STATUS_BODY_BYTES_MAX)
         except _TooLarge:
             body = b""
+        said = read_message(body)
+        if self._session_id is not None and _forgot_session(status, said, exchange):
+            self._watcher.on_expired()
         if status in _PEER_SPEAKS:
-            match read_message(body):
-                case Response(reply=dict() as reply) as said if "error" in reply and _answers(said, exchange):
+            match said:
+                case Response(reply=dict() as reply) if "error" in reply and _answers(said, exchange):
                     return reply
                 case _:
                     pass
-        if status == _NOT_FOUND and self._session_id is not None:
-            self._watcher.on_expired()
         headers: JsonObject = {
             name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers
         }
@@ -388,6 +390,15 @@ def _answers(response: Response, exchange: Exchange) -> bool:
     if response.request_id is None:
         return isinstance(response.reply, Silence) or "error" in response.reply
     return response.request_id == exchange.request_id
+
+
+def _forgot_session(status: int, said: Response | FromPeer | Garbage, exchange: Exchange) -> bool:
+    """Whether a status says that there is no such session: 404, or a 400 that is not about this request."""
+    if status == _NOT_FOUND:
+        return True
+    return status == _BAD_REQUEST and not (
+        isinstance(said, Response) and said.request_id == exchange.request_id
+    )
 
 
 def _client() -> httpx2.AsyncClient:

@@ -372,7 +372,7 @@ class Life:
     def _conclude(self, call: ToolCall, exchange: Exchange, progress: Progress) -> Report:
         if exchange.reply is not None:
             report = self._report(call, exchange.reply)
-            if isinstance(report, Silence) and report.cause == "protocol_error":
+            if isinstance(report, Silence):
                 self._put_in_doubt()
             if not isinstance(report, Silence | NotSent):
                 progress(Phase.ANSWERED)

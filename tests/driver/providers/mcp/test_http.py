@@ -434,12 +434,55 @@ async def test_a_session_is_used_and_ended(tmp_path: Path) -> None:
         assert server.requests[-1].method == "DELETE"
 
 
-async def test_a_session_that_the_server_forgot_is_made_anew(tmp_path: Path) -> None:
-    """The lost call is told as the 404 that it got, and is not sent again; the next one works."""
-    forgotten = http(404, b"no such session", kind="text/plain")
+NO_SESSION: JsonObject = {
+    "jsonrpc": "2.0",
+    "error": {"code": -32001, "message": "Session not found"},
+    "id": None,
+}
+"""What servers made with the TypeScript SDK say beside a 404; some say it beside a 400, and without an id."""
+
+
+@pytest.mark.parametrize(
+    "forgotten",
+    [
+        http(404, b"no such session", kind="text/plain"),
+        http(404, write_message(NO_SESSION)),
+        http(400, write_message(NO_SESSION)),
+        http(400, b"no valid session ID provided", kind="text/plain"),
+    ],
+)
+async def test_a_session_that_the_server_forgot_is_made_anew(tmp_path: Path, forgotten: bytes) -> None:
+    """The lost call is told as the refusal that it got, and is not sent again; the next one works."""
     async with connected(tmp_path, says(forgotten), era=LEGACY, session="s-1") as (server, stage):
         lost = await stage.act("x")
-        assert isinstance(lost, HttpStatus)
+        assert isinstance(lost, HttpStatus | PeerError)
         server.answer, server.session = succeeds, "s-2"
         assert isinstance(await stage.act("x"), Answered)
         assert [call.headers["mcp-session-id"] for call in server.calls()] == ["s-1", "s-2"]
+
+
+async def test_a_bad_request_that_is_about_the_call_keeps_the_session(tmp_path: Path) -> None:
+    """The error names the request, so the session is known."""
+
+    async def refuses(_server: Web, stream: SocketStream, request: Request) -> None:
+        error: JsonObject = {"error": {"code": -32602, "message": "bad"}}
+        await stream.send(http(400, message(request, error)))
+
+    async with connected(tmp_path, refuses, era=LEGACY, session="s-1") as (server, stage):
+        assert await stage.act("x") == PeerError(code=-32602, message="bad")
+        server.answer = succeeds
+        assert isinstance(await stage.act("x"), Answered)
+        assert [call.headers["mcp-session-id"] for call in server.calls()] == ["s-1", "s-1"]
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_lost_connection_puts_the_server_in_doubt(tmp_path: Path, era: str) -> None:
+    """It may have been restarted: it is asked before the next call goes out, and not by that call."""
+    async with connected(tmp_path, hangs_up, era=era, session="s-1") as (server, stage):
+        lost = await stage.act("x")
+        assert isinstance(lost, Silence)
+        assert lost.cause == "connection_lost"
+        server.answer = succeeds
+        assert isinstance(await stage.act("x"), Answered)
+        asked = [request.rpc for request in server.requests if request.rpc]
+        assert asked[-3:] == ["tools/call", "ping" if era == LEGACY else "server/discover", "tools/call"]
