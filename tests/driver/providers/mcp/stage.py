@@ -90,7 +90,7 @@ def is_running(pid: int) -> bool:
     """Return whether a process is there, and not only waiting to be noticed."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
