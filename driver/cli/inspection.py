@@ -14,7 +14,7 @@ from typing import Literal
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.validators import validator_for
 
-from driver.config.providers import CommonProviderTable, ToolTable
+from driver.config.providers import CommonProviderTable, McpProviderTable, ToolTable
 from driver.core.attempts import NotSent
 from driver.core.contracts import ArgumentKey, parse_key_carrier
 from store.records import JsonObject, JsonValue
@@ -108,9 +108,18 @@ def _tool(
         name=name,
         declared=table is not None,
         served=definition is not None,
-        effect=table.effect if table else "write",
+        effect=table.effect if table else _undeclared_effect(provider, definition),
         findings=tuple(findings),
     )
+
+
+def _undeclared_effect(
+    provider: CommonProviderTable, definition: JsonObject | None
+) -> Literal["read", "write"]:
+    """What the daemon takes a tool for, from when on its provider has listed it."""
+    trusted = isinstance(provider, McpProviderTable) and provider.trust_annotations
+    hint = None if definition is None else _read_only_hint(definition)
+    return "read" if trusted and hint is True else "write"
 
 
 def _missing(name: str, served: Mapping[str, JsonObject]) -> Iterator[Finding]:
@@ -123,7 +132,7 @@ def _findings(
     provider: CommonProviderTable, table: ToolTable | None, definition: JsonObject
 ) -> Iterator[Finding]:
     if table is None:
-        yield Finding(level="notice", message=_undeclared(definition))
+        yield Finding(level="notice", message=_undeclared(provider, definition))
     elif table.effect == "read" and _read_only_hint(definition) is False:
         yield Finding(level="notice", message='declared effect = "read"; the provider hints that it writes')
     yield from _input(provider, definition.get("inputSchema"))
@@ -132,7 +141,9 @@ def _findings(
         yield Finding(level="notice", message=f"its output schema is wrong: {wrong}")
 
 
-def _undeclared(definition: JsonObject) -> str:
+def _undeclared(provider: CommonProviderTable, definition: JsonObject) -> str:
+    if _undeclared_effect(provider, definition) == "read":
+        return "not declared: a read, because the provider says so and trust_annotations = true"
     text = "not declared: each call is a write, and is never repeated by itself"
     if _read_only_hint(definition) is not True:
         return text

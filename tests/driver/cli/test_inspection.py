@@ -46,6 +46,17 @@ def test_an_undeclared_tool_that_seems_to_read_is_suggested_as_a_read() -> None:
     assert 'declare effect = "read"' in finding.message
 
 
+@pytest.mark.parametrize(("hint", "effect"), [(True, "read"), (False, "write"), (None, "write")])
+def test_an_undeclared_tool_is_what_a_trusted_provider_says(hint: bool | None, effect: str) -> None:
+    """With `trust_annotations` the report says what the daemon will take it for."""
+    provider = McpProviderTable(kind="mcp", argv=("x",), trust_annotations=True)
+    definition: JsonObject = {"inputSchema": TAKES_ID, "annotations": {"readOnlyHint": hint}}
+    (tool,) = inspect("p", provider, {}, {"t": definition}).tools
+    (finding,) = tool.findings
+    assert tool.effect == effect
+    assert ("trust_annotations" in finding.message) == (effect == "read")
+
+
 def test_a_declared_tool_that_is_not_served_is_an_error() -> None:
     """A contract for a tool that does not exist protects nothing."""
     tool = only(None, declared=ToolTable())

@@ -121,10 +121,12 @@ async def test_what_nobody_decides_in_time_ends_by_itself(tmp_path: Path) -> Non
         await rig.intake.deliver([call()])
         ended = await rig.settled()
     assert (ended.state, ended.reason) == (State.NOT_EXECUTED, "approval_expired")
-    async with engine(tmp_path, provider, contract=ASKED) as rig:
-        await rig.intake.deliver([call("cmd-2", arguments={"n": 2}, expires_in_ms=50)])
+    async with engine(tmp_path, provider, contract=replace(ASKED, approval_expires_s=600.0)) as rig:
+        await rig.intake.deliver([call("cmd-2", arguments={"n": 2}, expires_in_ms=60_000)])
+        request, _ = await asked(rig, 2, "cmd-2")
+        rig.clock.ahead = timedelta(minutes=2)
+        rig.dispatcher.pump()
         expired = await rig.settled("cmd-2")
-        request = (await requests(rig))[-1]
     assert (expired.state, expired.reason) == (State.NOT_EXECUTED, "expired")
     assert request["expires_at"] == expired.expires_at
     assert provider.executed == []
