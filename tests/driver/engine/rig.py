@@ -46,6 +46,8 @@ from store.view import View
 SCOPE = "test"
 RUN = RunId("run-1")
 DECLARED = Contract(declared=True)
+QUIET_LOOKS = 4
+"""Steps of the engine that a step can lead to without an event in between, and one more."""
 
 
 class Clock:
@@ -210,6 +212,15 @@ class Rig:
                     await committed.wait()
             finally:
                 end()
+
+    async def quiet(self) -> None:
+        """Return once everything has happened that can happen without time, and without anybody outside."""
+        still, last = 0, -1
+        while still < QUIET_LOOKS:
+            await anyio.wait_all_tasks_blocked()
+            seq = await self.journal.transact(lambda tx: tx.last_seq)
+            still = still + 1 if seq == last else 0
+            last = seq
 
     async def attempts(self, command_id: str = "cmd-1") -> list[tuple[str | None, str | None]]:
         """How each attempt of a command's operation ended, and why."""

@@ -102,16 +102,8 @@ class Life(RuleBasedStateMachine):
 
     def quiet(self) -> None:
         """Let everything happen that can happen without time, and without anybody outside."""
-        self.portal.call(self._quiet)
-
-    async def _quiet(self) -> None:
         assert self.rig is not None
-        still, last = 0, -1
-        while still < 4:
-            await anyio.wait_all_tasks_blocked()
-            seq = await self.rig.journal.transact(lambda tx: tx.last_seq)
-            still = still + 1 if seq == last else 0
-            last = seq
+        self.portal.call(self.rig.quiet)
 
     @precondition(lambda self: self.rig is not None)
     @rule(confirmed=st.booleans(), name=st.sampled_from(sorted(CONTRACTS)), same=st.booleans())

@@ -186,11 +186,12 @@ async def test_between_two_attempts_the_slot_is_free(tmp_path: Path) -> None:
 async def test_past_the_horizon_it_stops_by_itself(tmp_path: Path) -> None:
     """The provider may have forgotten the key: nobody knows, and nobody tries."""
     provider = ScriptedProvider(answers=[LOST])
-    contract = replace(SAFE, retry_backoff_s=0.2)
-    async with engine(tmp_path, provider, contract=contract) as rig:
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
         await rig.intake.deliver([call()])
         await at_rest(rig)
-        rig.clock.slept_s = 71.0
+        # by the wall clock alone there would be time for another attempt
+        rig.clock.ahead, rig.clock.slept_s = timedelta(seconds=31), 71.0
+        rig.dispatcher.pump()
         ended = await rig.settled()
     assert (ended.state, ended.reason, ended.attempt_count) == (State.UNKNOWN, "connection_lost", 1)
     assert len(provider.executed) == 1
@@ -232,7 +233,7 @@ async def test_the_expiry_of_the_command_caps_every_attempt(tmp_path: Path) -> N
 async def test_what_expires_between_two_attempts_ends_as_all_of_them_prove(tmp_path: Path) -> None:
     """`unknown` where one may have happened; `not_executed/expired` only where none was sent."""
     provider = ScriptedProvider(answers=[LOST])
-    async with engine(tmp_path, provider, contract=replace(SAFE, retry_backoff_s=2.0)) as rig:
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
         await rig.intake.deliver([call(expires_in_ms=60_000)])
         await at_rest(rig)
         provider.refusals = [REFUSED]

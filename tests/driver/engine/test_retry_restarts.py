@@ -22,7 +22,7 @@ async def test_a_restart_goes_on_with_the_next_attempt_once_the_history_is_confi
         await rig.intake.deliver([call()])
         await at_rest(rig)
     async with engine(tmp_path, provider, contract=SAFE, confirmed=False) as rig:
-        await anyio.sleep(0.05)
+        await rig.quiet()
         assert (await rig.operation()).state is State.STARTED
         assert len(provider.executed) == 1
         rig.desk.history_confirmed()
