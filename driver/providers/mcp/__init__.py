@@ -4,7 +4,8 @@
 65 MB: import it only where a provider of this kind is configured.
 
     provider   the `Provider`: which connection serves, starting, backoff, replacing what went deaf
-    life       one connection from handshake to close: calls, tool list, pings, late answers
+    life       one connection from handshake to close: calls, pings, late answers
+    listing    the tools that a server lists
     exchange   one request and its reply, and what every wire can do
     stdio      the wire to a child process          http     the wire to a URL
     child      the process itself                   lines    lines with a cap
@@ -17,6 +18,7 @@ What is raised between these modules; a call's own fate is a `Report`, never an 
 
     ConnectFailed       life      no connection: nothing of any call left
     SpawnFailed         child     no process: nothing of any call left
+    NoList              listing   no answer to `tools/list`: the old list stays, or there is no connection
     ValueError
      ├── LineTooLong    lines     a peer's line is above the cap: the connection ends
      └── HeaderNeedsHttp settings the key cannot travel so: a bug of whoever mapped the configuration

@@ -1,7 +1,7 @@
 """One connection to a server, from its handshake to its close.
 
-Part of `driver.providers.mcp`; imports its `calls`, `exchange`, `jsonrpc`, `settings`, `tools` and wires, and
-the SDK's client.
+Part of `driver.providers.mcp`; imports its `calls`, `exchange`, `jsonrpc`, `listing`, `settings` and wires,
+and the SDK's client.
 
 Theory of operation
 -------------------
@@ -44,27 +44,19 @@ from driver.providers.mcp.calls import (
 from driver.providers.mcp.child import SpawnFailed
 from driver.providers.mcp.exchange import Exchange, Reply, Wire
 from driver.providers.mcp.http import HttpWire
-from driver.providers.mcp.jsonrpc import report_of, request, write_message
+from driver.providers.mcp.jsonrpc import report_of, request
+from driver.providers.mcp.listing import Listing, NoList
 from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.stdio import StdioWire
-from driver.providers.mcp.tools import ServedTool, read_tools
 from driver.providers.protocol import LateResults, Progress
-from store.records import Digest, JsonObject, JsonValue, OperationId
+from store.records import Digest, JsonObject, OperationId
 
 CONNECT_S: Final = 60.0
 """For a start, a handshake and the first tool list; a package runner may have to download first."""
 PING_S: Final = 2.0
 """A server that does not answer within this is deaf."""
-LIST_S: Final = 10.0
-"""For each page of a tool list."""
-LIST_PAGES_MAX: Final = 100
-"""Pages of a tool list; a paginator that never ends is cut here, or at `answer_max_bytes` for all of them."""
-FRESH_S: Final = 1.0
-"""A tool list of this age is not asked for again only because a call does not fit it."""
 LISTENED_MAX: Final = 1_024
 """Calls that a late answer is awaited for at once; more than this are forgotten."""
-TOOLS_NAMED_MAX: Final = 20
-"""Tools that the error about an unknown one names."""
 
 REQUEST_CANCELLED: Final = -32_800
 """The code with which some servers answer a request that they were told to cancel."""
@@ -99,11 +91,10 @@ class Life:
         self._ids = count(_FIRST_ID)
         self._tasks: TaskGroup | None = None
         self._dialect: Dialect | None = None
-        self._tools: dict[str, ServedTool] = {}
-        self._stale = False
+        self.listing = Listing(settings, self._ask)
+        """The tools that it lists."""
+        self._loading = anyio.Lock()
         self._connected_at = math.inf
-        self._listed_at = -math.inf
-        self._listing = anyio.Lock()
         self._doubt: anyio.Event | None = None
         self._retired = False
         self._waiting = 0
@@ -170,7 +161,7 @@ class Life:
 
     def on_tools_changed(self) -> None:
         """See `WireWatcher`."""
-        self._stale = True
+        self.listing.has_changed()
 
     async def _open_and_serve(self, tasks: TaskGroup, task_status: TaskStatus[None]) -> ConnectFailed | None:
         try:
@@ -196,7 +187,7 @@ class Life:
         with anyio.fail_after(CONNECT_S) as connecting:
             async with client:
                 dialect = Dialect(client.protocol_version)
-                await self._list(dialect)
+                await self.listing.load(dialect)
                 self._dialect = dialect
                 self._connected_at = anyio.current_time()
                 connecting.deadline = math.inf
@@ -234,85 +225,14 @@ class Life:
 
     # ------------------------------------------------------------------ tools
 
-    @property
-    def tools(self) -> tuple[ServedTool, ...]:
-        """The tools of the newest list."""
-        return tuple(self._tools.values())
-
-    def tool(self, name: str) -> ServedTool | None:
-        """The tool of that name in the newest list."""
-        return self._tools.get(name)
-
-    @property
-    def stale(self) -> bool:
-        """True where the server has said that its list is another one now."""
-        return self._stale
-
-    @property
-    def fresh(self) -> bool:
-        """True where asking for the list again would be too much."""
-        return not self._stale and anyio.current_time() - self._listed_at < FRESH_S
-
     async def refresh(self) -> None:
         """Ask for the tool list again; where that fails, the old one stays."""
-        async with self._listing:
-            if not self.fresh and not self.over:
+        async with self._loading:
+            if not self.listing.fresh and not self.over:
                 try:
-                    await self._list(self.dialect)
-                except _NoList:
+                    await self.listing.load(self.dialect)
+                except NoList:
                     self._put_in_doubt()
-
-    def objection(self, call: ToolCall) -> NotSent | None:
-        """Return why the newest tool list rules `call` out."""
-        arguments = arguments_of(call, self._settings.key)
-        if isinstance(arguments, NotSent):
-            return arguments
-        tool = self._tools.get(call.tool)
-        if tool is None:
-            return self.unknown(call.tool)
-        problem = tool.input_schema.problem(arguments)
-        if problem is None:
-            return None
-        return NotSent(
-            reason="invalid_arguments", message=f"the arguments of {call.tool} do not fit: {problem}"
-        )
-
-    def unknown(self, name: str) -> NotSent:
-        """Return what a call of a tool is told that the newest list does not have."""
-        names = sorted(self._tools)
-        known = ", ".join(names[:TOOLS_NAMED_MAX]) or "none"
-        more = f" and {len(names) - TOOLS_NAMED_MAX} more" if len(names) > TOOLS_NAMED_MAX else ""
-        message = f"provider {self._settings.name} has no tool {name!r}; its tools are: {known}{more}"
-        return NotSent(reason="unknown_tool", message=message)
-
-    async def _list(self, dialect: Dialect) -> None:
-        """Raises `_NoList` where the server does not answer."""
-        definitions: list[JsonValue] = []
-        cursor: JsonValue = None
-        size = 0
-        self._stale = False
-        for _ in range(LIST_PAGES_MAX):
-            params: JsonObject = {} if cursor is None else {"cursor": cursor}
-            reply = await self._ask(dialect, "tools/list", params, LIST_S)
-            if not isinstance(reply, dict):
-                raise _NoList(reply)
-            page = reply.get("result")
-            found = page.get("tools") if isinstance(page, dict) else None
-            if not isinstance(page, dict) or not isinstance(found, list):
-                log.warning("server_lists_no_tools", provider=self._settings.name)
-                break
-            size += len(write_message(page))
-            if size > self._settings.answer_max_bytes:
-                bytes_max = self._settings.answer_max_bytes
-                log.warning("server_tools_cut", provider=self._settings.name, bytes_max=bytes_max)
-                break
-            definitions += found
-            previous, cursor = cursor, page.get("nextCursor")
-            if cursor is None or cursor == previous:
-                break
-        name, modern = self._settings.name, dialect.modern
-        self._tools = read_tools(definitions, provider=name, modern=modern, known=self._tools)
-        self._listed_at = anyio.current_time()
 
     async def _ask(self, dialect: Dialect, method: str, params: JsonObject, seconds: float) -> Reply | None:
         """Return the reply to a request of our own, None where there is none in time."""
@@ -358,14 +278,14 @@ class Life:
             self._end_if_done()
 
     def _is_served_as(self, name: str, definition: Digest) -> bool:
-        tool = self._tools.get(name)
+        tool = self.listing.tool(name)
         return tool is not None and definition_digest(tool.definition) == definition
 
     def _exchange(self, call: ToolCall, arguments: JsonObject, progress: Progress) -> Exchange:
         dialect, key = self.dialect, self._settings.key
         request_id = next(self._ids)
         params = dialect.stamped(call_params(call, arguments, key))
-        headers = call_headers(call, arguments, key, dialect, self._tools.get(call.tool))
+        headers = call_headers(call, arguments, key, dialect, self.listing.tool(call.tool))
         message = request(request_id, "tools/call", params)
         return Exchange(request_id, message, headers=headers, on_phase=progress)
 
@@ -435,7 +355,7 @@ class Life:
             return reply
         report = report_of(reply)
         if isinstance(report, Answered) and not report.is_error:
-            tool = self._tools.get(call.tool)
+            tool = self.listing.tool(call.tool)
             invalid = tool is not None and tool.output_invalid(report.result)
             return replace(report, output_invalid=invalid)
         return report
@@ -446,13 +366,6 @@ def _says_nothing(report: Report) -> bool:
     return isinstance(report, Silence | NotSent) or (
         isinstance(report, PeerError) and report.code == REQUEST_CANCELLED
     )
-
-
-class _NoList(Exception):
-    """The server did not answer when it was asked for its tools."""
-
-    def __init__(self, reply: HttpStatus | NotSent | Silence | None) -> None:
-        super().__init__(f"no tool list within {LIST_S:g} s" if reply is None else f"no tool list: {reply}")
 
 
 def _open_wire(settings: McpSettings, watcher: Life) -> Wire:

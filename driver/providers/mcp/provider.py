@@ -85,19 +85,24 @@ class McpProvider:
     def ready(self, call: ToolCall) -> bool:
         """See `Provider.ready`."""
         life = self._life
-        return life is not None and life.usable and not life.stale and life.objection(call) is None
+        return (
+            life is not None
+            and life.usable
+            and not life.listing.stale
+            and life.listing.objection(call) is None
+        )
 
     async def prepare(self, call: ToolCall) -> NotSent | None:
         """See `Provider.prepare`."""
         life = await self._usable()
         if isinstance(life, NotSent):
             return life
-        if life.stale:
+        if life.listing.stale:
             await life.refresh()
-        objection = life.objection(call)
-        if objection is not None and not life.fresh:
+        objection = life.listing.objection(call)
+        if objection is not None and not life.listing.fresh:
             await life.refresh()
-            objection = life.objection(call)
+            objection = life.listing.objection(call)
         return objection
 
     async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
@@ -118,9 +123,9 @@ class McpProvider:
     def reads(self, tool: str) -> bool:
         """See `Describing.reads`."""
         life = self._life
-        if not self._settings.trust_annotations or life is None or life.over or life.stale:
+        if not self._settings.trust_annotations or life is None or life.over or life.listing.stale:
             return False
-        served = life.tool(tool)
+        served = life.listing.tool(tool)
         return served is not None and served.read_only_hint
 
     async def definition(self, tool: str) -> Digest | NotSent:
@@ -129,8 +134,8 @@ class McpProvider:
         if isinstance(life, NotSent):
             return life
         await life.refresh()
-        served = life.tool(tool)
-        return life.unknown(tool) if served is None else definition_digest(served.definition)
+        served = life.listing.tool(tool)
+        return life.listing.unknown(tool) if served is None else definition_digest(served.definition)
 
     async def listened(self, operation_id: OperationId, attempt: int) -> None:
         """See `Listening.listened`."""
@@ -143,7 +148,7 @@ class McpProvider:
         if isinstance(life, NotSent):
             return life
         await life.refresh()
-        return life.tools
+        return life.listing.tools
 
     # ------------------------------------------------------------------ which connection
 

@@ -9,7 +9,7 @@ from anyio.abc import SocketStream
 
 from driver.core.attempts import Answered, NotSent
 from driver.providers.describing import Describing
-from driver.providers.mcp.life import FRESH_S
+from driver.providers.mcp.listing import FRESH_S
 from driver.providers.mcp.settings import HttpServer
 from store.records import Digest, JsonObject
 from tests.driver.providers.mcp.stage import Stage, staged, stdio
