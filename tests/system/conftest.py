@@ -8,7 +8,6 @@ import pytest
 
 from tests.report import add
 from tests.system.campaign import Figures
-from tests.system.crowd import Crowd
 from tests.system.siege import Toll
 from tests.system.zygote import Zygote
 
@@ -33,24 +32,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     toll = session.config.stash[TOLL]
     if toll.sieges:
         add(session.config, HOSTILE, str(toll))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def crowd_in_the_making(request: pytest.FixtureRequest) -> Iterator[Crowd | None]:
-    """Begin to make what takes long when the first of these tests begins, where one of them wants it."""
-    if not any("crowd" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        yield None
-        return
-    made = Crowd()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def crowd(crowd_in_the_making: Crowd | None) -> Crowd:
-    """A journal with many operations."""
-    assert crowd_in_the_making is not None, "it is made where a test wants it"
-    return crowd_in_the_making
 
 
 @pytest.fixture(scope="session")
