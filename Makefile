@@ -12,7 +12,7 @@ STAMP := .venv/.installed
 PEERS := tests/peers/node_modules/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-.PHONY: help .venv peers demo test cover check format bench schema clean
+.PHONY: help .venv peers demo test lanes cover check format bench schema clean
 
 help: ## show this list
 	@grep -hE '^[.a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z]+):.*## /\1\t/' | expand -t 12
@@ -41,8 +41,11 @@ $(PEERS): tests/peers/package.json tests/peers/package-lock.json
 demo: $(STAMP) ## the whole story in one minute, on real processes
 	$(BIN)/effectd demo
 
-test: $(STAMP) $(PEERS) ## all tests, with the slowest named
-	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 $(PYTEST_ARGS)
+test: $(STAMP) $(PEERS) ## all tests but the long lanes, with the slowest named
+	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 -m "not lane" $(PYTEST_ARGS)
+
+lanes: $(STAMP) $(PEERS) ## the long lanes: real and hostile peers, each kind of provider under kills
+	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 -m lane $(PYTEST_ARGS)
 
 cover: $(STAMP) $(PEERS) ## all tests, with branch coverage
 	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)

@@ -21,7 +21,7 @@ from tests.system.plane import PATIENCE_S, ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Sandbox, sandbox
 from tests.system.zygote import Zygote
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.lane]
 
 COUNT: Final = """printf '{"key": "%s", "pid": %d}\\n' "$2" $$ >> "$1";"""
 """One effect, as a line of the ledger: `$1` is the ledger, `$2` the key."""

@@ -12,7 +12,7 @@ import pytest
 from tests.system.siege import CASES, Toll, siege
 from tests.system.zygote import Zygote
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kill]
+pytestmark = [pytest.mark.anyio, pytest.mark.kill, pytest.mark.lane]
 
 KILLS = ("nothing", "server", "daemon", "both")
 

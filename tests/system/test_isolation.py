@@ -28,7 +28,7 @@ from tests.system.sandbox import Life, Sandbox, sandbox
 from tests.system.test_peers import SDK_HTTP, free_port, listening
 from tests.system.zygote import Zygote
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.lane]
 
 MEMORY_BYTES_MAX: Final = 64_000_000
 LARGEST_BYTES_MAX: Final = 96_000_000

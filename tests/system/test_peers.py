@@ -24,7 +24,7 @@ from tests.system.plane import ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Sandbox, sandbox
 from tests.system.zygote import Zygote
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.lane]
 
 OLDER: Final = "2025-11-25"
 NEWER: Final = "2026-07-28"

@@ -12,7 +12,7 @@ from tests.system.plane import call, scripted_plane
 from tests.system.sandbox import SERVER, Sandbox, sandbox
 from tests.system.zygote import Zygote
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kill]
+pytestmark = [pytest.mark.anyio, pytest.mark.kill, pytest.mark.lane]
 
 CONTRACT: Final[Mapping[str, Any]] = {
     "idempotent": True,
