@@ -15,7 +15,7 @@ from tests.system.plane import ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Sandbox, sandbox
 from tests.system.zygote import Zygote
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kill]
+pytestmark = [pytest.mark.anyio, pytest.mark.kill, pytest.mark.lane]
 
 ASKED: Final = {"approval": "required"}
 REQUESTED: Final = "operation.approval_requested"

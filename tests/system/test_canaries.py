@@ -15,7 +15,7 @@ from tests.system.plane import TOKEN, ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
 from tests.system.zygote import ROOT, Zygote
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kill]
+pytestmark = [pytest.mark.anyio, pytest.mark.kill, pytest.mark.lane]
 
 SERVER: Final = ROOT / "tests" / "servers" / "leaky_mcp.py"
 NUMBER: Final = 471_108_154_711

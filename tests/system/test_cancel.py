@@ -8,7 +8,7 @@ from tests.system.plane import call, scripted_plane
 from tests.system.sandbox import sandbox
 from tests.system.zygote import Zygote
 
-pytestmark = [pytest.mark.anyio, pytest.mark.kill]
+pytestmark = [pytest.mark.anyio, pytest.mark.kill, pytest.mark.lane]
 
 
 def cancel(target: str) -> Json:

@@ -49,6 +49,7 @@ def _nothing_is_left(place: Path) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.lane
 def test_the_whole_story_is_told_and_every_count_is_as_promised(place: Path) -> None:
     """One command is one commit through effectd, whatever dies, and two in the old way; nothing is left."""
     with _start(place) as demo:

@@ -22,7 +22,7 @@ from driver.core.attempts import (
 from store.records import JsonObject, JsonValue
 from tests.driver.providers.mcp.stage import Stage, gone, staged, stdio
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.lane]
 
 
 @pytest.fixture

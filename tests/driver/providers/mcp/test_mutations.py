@@ -19,7 +19,7 @@ from tests.driver.providers.mcp.mutations import LINES, SENTINEL, bent, is_the_s
 from tests.driver.providers.mcp.stage import Stage, staged, stdio
 from tests.driver.providers.mcp.web import LEGACY, STREAM, Request, Web, event, http, web
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.lane]
 
 SEED: Final = 20261129
 LINES_BENT: Final = 2_000
