@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from store.events import OperationFailed, OperationSucceeded
+from store.events import AttemptEnded, Draft, OperationFailed, OperationSucceeded
 from store.journal import Journal
 from store.lifecycle import Effect, Source, State
 from store.rebuild import differences
@@ -158,4 +158,31 @@ async def test_what_several_attempts_made_can_be_rebuilt(opened: Open) -> None:
     )
     async with opened() as journal:
         await journal.transact(recording(*drafts))
+        assert await journal.read(lambda view: list(differences(view))) == []
+
+
+@pytest.mark.parametrize(
+    "draft", [succeeded(1), failed(1, effect=Effect.NONE)], ids=lambda draft: draft.data.KIND
+)
+async def test_what_a_shim_recorded_is_its_evidence(opened: Open, draft: Draft) -> None:
+    """It ranks as the provider's own answer, is named as what it is, and is rebuilt the same."""
+    assert isinstance(draft.data, OperationSucceeded | OperationFailed)
+    found_later = replace(draft, data=replace(draft.data, source="shim"))
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), found_later))
+        found = await found_in(journal)
+        assert (found.effect, found.effect_by, found.settled) == (draft.data.effect, Source.SHIM, True)
+        assert await journal.read(lambda view: list(differences(view))) == []
+
+
+async def test_the_end_of_an_attempt_may_be_a_shims_record_too(opened: Open) -> None:
+    """Each attempt has the source that told of its end."""
+    ended = attempt_failed(1, Effect.NONE)
+    assert isinstance(ended.data, AttemptEnded)
+    found_later = replace(ended, data=replace(ended.data, source="shim"))
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), found_later))
+        await journal.transact(recording(started(1, attempt=2), failed(1, effect=Effect.NONE, attempts=2)))
+        evidence = await journal.read(lambda view: view.evidence(operation_id(1)))
+        assert [item.source for item in evidence] == [Source.SHIM, Source.PROVIDER]
         assert await journal.read(lambda view: list(differences(view))) == []

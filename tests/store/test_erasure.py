@@ -186,7 +186,7 @@ async def test_an_idle_journal_erases_by_itself(opened: Open, settings: JournalS
         await journal.transact(recording(*(not_executed(n) for n in range(90))))
         assert await to_thread.run_sync(held, settings.state_dir, 90) == set(range(90))
         journal.later(lambda tx: tx.acknowledge(tx.last_seq))
-        with fail_after(20):
+        with fail_after(30):
             while await to_thread.run_sync(held, settings.state_dir, 90):
                 await checkpoint()
 
@@ -198,7 +198,7 @@ async def test_an_idle_journal_empties_its_wal(opened: Open, settings: JournalSe
         await acknowledge(journal)
         assert await is_erased(journal, 1)
         assert await to_thread.run_sync(held, settings.state_dir, 2) == {1}
-        with fail_after(20):
+        with fail_after(30):
             while await to_thread.run_sync(held, settings.state_dir, 2):
                 await checkpoint()
         await journal.transact(recording(driver_started()))

@@ -204,7 +204,7 @@ async def test_many_lazy_writes_are_committed_by_themselves(opened: Open, settin
         await journal.transact(record)
         journal.later(lambda tx: tx.acknowledge(0))
         journal.later(lambda tx: tx.acknowledge(1))
-        with fail_after(5):
+        with fail_after(30):
             while await journal.read(lambda view: view.acked_seq) == 0:
                 await checkpoint()
         with pytest.raises(QueueFull, match="8 lazy writes"):

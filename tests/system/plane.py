@@ -27,7 +27,7 @@ from tests.system.history import History, Json
 TOKEN: Final = "a-token-of-the-tests"
 SUBPROTOCOL: Final = Subprotocol("effectd.v1")
 FRAME_BYTES_MAX: Final = 1_048_576
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 """How long anything may take before a test gives up: far more than it ever takes, for a busy machine."""
 SCHEMA: Final = Path(__file__).resolve().parents[2] / "docs" / "protocol.schema.json"
 

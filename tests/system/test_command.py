@@ -125,6 +125,7 @@ async def test_a_command_outlives_a_killed_daemon(zygote: Zygote) -> None:
         receipt = await plane.receipt_of("cmd-1")
         assert (receipt["kind"], receipt["data"]["attempts"]) == ("operation.succeeded", 1)
         assert receipt["data"]["result"]["stdout"] == "done\n"
+        assert receipt["data"]["source"] == "shim"
         assert await life.stop() == 0
         assert readopted(made) == ["running"]
         assert len(made.effects()) == 1

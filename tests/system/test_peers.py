@@ -245,7 +245,7 @@ async def test_everything_asks_for_what_nobody_here_can_give(zygote: Zygote) -> 
     claims: Json = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}
     peer = over_stdio(from_npm("mcp-server-everything"), options=("--claims", json.dumps(claims)))
     async with talk(zygote, peer) as talking:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             for tool, arguments in (
                 ("trigger-sampling-request", {"prompt": "?"}),
                 ("trigger-elicitation-request", {}),

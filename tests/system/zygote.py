@@ -168,7 +168,7 @@ class Zygote:
     def close(self) -> None:
         """End the process, and with it every life that is left."""
         self._requests.close()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)
 
 
 if __name__ == "__main__":

@@ -47,5 +47,5 @@ def test_what_will_not_end_by_itself_is_ended(
     working, naming, other = players
     assert set(processes_in(tmp_path)) == {working.pid, naming.pid}
     anyio.run(gone, tmp_path, 0.05)
-    assert (working.wait(timeout=5), naming.wait(timeout=5)) == (-9, -9)
+    assert (working.wait(timeout=30), naming.wait(timeout=30)) == (-9, -9)
     assert other.poll() is None

@@ -192,7 +192,7 @@ class Rig:
             try:
                 if (await self.kinds()).count(kind) >= count:
                     return
-                with anyio.fail_after(5):
+                with anyio.fail_after(30):
                     await committed.wait()
             finally:
                 end()
@@ -208,7 +208,7 @@ class Rig:
                 found = await self.operation(command_id)
                 if reached(found):
                     return found
-                with anyio.fail_after(5):
+                with anyio.fail_after(30):
                     await committed.wait()
             finally:
                 end()

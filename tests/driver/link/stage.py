@@ -31,7 +31,7 @@ from store.records import StoredEvent
 from store.transaction import Transaction
 from tests.driver.engine.rig import Rig, ScriptedProvider, engine
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 """How long a test waits for what must come: far longer than it takes."""
 TOKEN = "secret-of-the-tests"
 

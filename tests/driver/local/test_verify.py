@@ -95,7 +95,7 @@ async def test_a_body_that_does_not_come_runs_out_of_time(tmp_path: Path) -> Non
         await anyio.connect_unix(world.runtime_dir / "operator.sock") as stream,
     ):
         await stream.send(b"POST /v1/verify HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n{")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             assert b'"request_timeout"' in await stream.receive()
 
 

@@ -88,7 +88,7 @@ class World:
     async def client(self, socket: str = "inspect.sock") -> AsyncGenerator[httpx2.AsyncClient]:
         transport = httpx2.AsyncHTTPTransport(uds=str(self.runtime_dir / socket))
         async with httpx2.AsyncClient(
-            transport=transport, base_url="http://effectd", timeout=10, trust_env=False
+            transport=transport, base_url="http://effectd", timeout=30, trust_env=False
         ) as client:
             yield client
 

@@ -45,7 +45,7 @@ from store.records import (
 )
 from store.wire import render
 
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 30.0
 """Longer than anything here takes; a test that waits so long has failed."""
 DIGEST: Final = Digest("ab" * 32)
 AT: Final = Timestamp("2026-11-29T10:40:19.925541Z")

@@ -43,12 +43,12 @@ class Gate:
 
     async def reached(self) -> None:
         """Wait until the program stands at the gate."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await anyio.to_thread.run_sync(self.here.read_text, abandon_on_cancel=True)
 
     async def open(self) -> None:
         """Let the program go on."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await anyio.to_thread.run_sync(self.go.write_text, "go\n", abandon_on_cancel=True)
 
 

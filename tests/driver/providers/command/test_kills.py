@@ -47,7 +47,7 @@ async def test_what_is_claimed_is_what_happened(
     async with staged(settings(tmp_path), group=group) as stage:
         found = await stage.provider.readopt(OPERATION, 1)
         if not isinstance(found, Finished | Lost):
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 found = await found.finish()
     ran = len(runs.read_text().splitlines()) if runs.exists() else 0
     if isinstance(found, Lost):

@@ -59,7 +59,7 @@ class Life:
     async def reached(self, phase: Phase) -> None:
         """Wait until it says that its call has got there."""
         heard = ""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while phase.value not in heard:
                 heard += await self.said.receive()
 
@@ -108,7 +108,7 @@ async def readopted(stage: Stage) -> Finished | Lost:
     found = await stage.provider.readopt(OPERATION, 1)
     if isinstance(found, Finished | Lost):
         return found
-    with anyio.fail_after(20):
+    with anyio.fail_after(30):
         return await found.finish()
 
 
@@ -121,7 +121,7 @@ async def still_running(stage: Stage) -> Running:
 
 async def gone(pid: int) -> None:
     """Wait until a process has ended."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
@@ -282,7 +282,7 @@ async def test_the_deadline_goes_on_after_readoption(tmp_path: Path) -> None:
         await gate.reached()
         await first.kill()
     async with staged(settings(tmp_path)) as stage:
-        with anyio.fail_after(6):
+        with anyio.fail_after(30):
             found = finished(await readopted(stage))
     assert isinstance(found.report, Silence)
     assert found.report.cause == "deadline"

@@ -89,7 +89,7 @@ async def test_the_record_is_durable_before_it_is_visible(tmp_path: Path) -> Non
     wrapper = [strace, "-f", "-y", "-e", f"trace={syscalls}", "-e", "signal=none", "-o", str(trace)]
     async with life(tmp_path, {"argv": ["echo", "hello"]}, wrapper=wrapper) as first:
         await first.reached(Phase.ANSWERED)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await first.process.wait()
     steps = re.findall(
         r"(execve\(\"[^\"]*echo\"|rename\w*\([^)]*\"started\"|fdatasync\([^)]*stdout|fsync\([^)]*ended\.new"

@@ -19,7 +19,7 @@ from store.records import JsonValue
 
 HEAD_BYTES_MAX = 65_536
 RECEIVED_BYTES_MAX = 65_536
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)

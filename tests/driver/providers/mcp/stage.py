@@ -38,7 +38,7 @@ class Stage:
 
     async def hear(self, answers: int = 1) -> None:
         """Wait until that many late answers have come."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while len(self.late) < answers:
                 await self._heard.wait()
 
@@ -96,7 +96,7 @@ def is_running(pid: int) -> bool:
 
 async def gone(pid: int) -> None:
     """Wait until a process is not there any more; the kernel tells nobody but its parent."""
-    with anyio.fail_after(8):
+    with anyio.fail_after(30):
         while is_running(pid):  # noqa: ASYNC110
             await anyio.sleep(0.02)
 

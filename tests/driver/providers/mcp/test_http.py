@@ -97,7 +97,7 @@ async def test_a_stream_carries_the_answer_behind_other_messages(tmp_path: Path)
     async with connected(tmp_path, answer, era=LEGACY) as (server, stage):
         report = await stage.act("x")
         assert isinstance(report, Answered)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await server.sent({"jsonrpc": "2.0", "id": "p", "result": {}})
 
 
@@ -271,7 +271,7 @@ async def test_a_request_that_is_still_connecting_can_be_withdrawn(full_port: in
         wire.submit(exchange)
         await anyio.wait_all_tasks_blocked()
         assert wire.withdraw(exchange)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await exchange.wait()
         assert isinstance(exchange.reply, NotSent)
         wire.stop()
@@ -300,7 +300,7 @@ async def test_a_refusal_that_names_no_request_does_not_hold_the_handshake_up(tm
         server.bewildered = True
         settings = HttpServer(url=f"http://127.0.0.1:{server.port}/mcp")
         async with staged(settings, tmp_path / "ledger") as stage:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 assert isinstance(await stage.act("x"), Answered)
 
 

@@ -69,7 +69,7 @@ async def test_the_peer_is_told_when_nobody_listens_any_more(tmp_path: Path) -> 
         await stage.act("silent", timeout_s=0.1)
         assert isinstance(await stage.act("honest"), Answered)
         assert cancelled(stage) == 0
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not cancelled(stage):
                 assert isinstance(await stage.act("honest"), Answered)
         assert isinstance(await stage.act("honest"), Answered)
@@ -163,7 +163,7 @@ async def test_a_deaf_server_is_ended_at_once_when_the_provider_closes(stage: St
     async def one() -> None:
         reports.append(await stage.act("silent", timeout_s=60))
 
-    with anyio.fail_after(8):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             assert isinstance(await stage.act("honest"), Answered)
             tasks.start_soon(one)
@@ -193,7 +193,7 @@ async def test_what_a_full_pipe_did_not_take_can_be_withdrawn(stage: Stage) -> N
         tasks.start_soon(one, 200_000)  # three times what a pipe holds
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(one, 10)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await both.wait()
         tasks.cancel_scope.cancel()
     (partly, first), (queued, second) = sorted(reports, key=lambda each: -len(each[0]))

@@ -107,7 +107,7 @@ async def sdk_server(ledger: Path, *options: str) -> AsyncGenerator[str]:
     async with await anyio.open_process(argv, stdout=subprocess.DEVNULL) as process:
         assert process.stderr is not None
         said = b""
-        with anyio.fail_after(20):
+        with anyio.fail_after(30):
             while b"Uvicorn running" not in said:
                 said += await process.stderr.receive()
         try:
