@@ -3,6 +3,7 @@
 Part of `store`, pure: imports only the standard library and `store`'s own values. The JSON Schema and the
 table in `docs/protocol.md` are generated from these classes. The fields are those of the wire (`data` of an
 `event` frame); one marked `optional()` is left out where it is None, every other one is always present.
+`source` stands where the answer was found after the daemon had died that asked for it: in whose record.
 """
 
 from collections.abc import Mapping
@@ -164,6 +165,7 @@ class AttemptEnded(EventData):
     result_truncated: bool | None = optional()
     receipt: JsonValue = optional()
     duration_ms: int | None = optional()
+    source: Literal["shim"] | None = optional()
     payload_digest: Digest | None = optional()
 
 
@@ -183,6 +185,7 @@ class OperationSucceeded(EventData):
     phase: str | None = optional()
     receipt_missing: bool | None = optional()
     output_invalid: bool | None = optional()
+    source: Literal["shim"] | None = optional()
     payload_digest: Digest | None = optional()
     supersedes: int | None = optional()
 
@@ -204,6 +207,7 @@ class OperationFailed(EventData):
     duration_ms: int | None = optional()
     phase: str | None = optional()
     reason: str | None = optional()
+    source: Literal["shim"] | None = optional()
     child_run_id: RunId | None = optional()
     child_ops_total: int | None = optional()
     child_ops_unresolved: int | None = optional()
@@ -334,10 +338,7 @@ class OperationDiverged(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorVerdict(EventData):
-    """What the triage model said of one wall.
-
-    Each operation's own verdict follows as `operation.reconciled`.
-    """
+    """What the triage model said of one wall; each operation's verdict follows as `operation.reconciled`."""
 
     KIND: ClassVar[str] = "supervisor.verdict"
     verdict_kind: Literal["reconciliation"] = "reconciliation"

@@ -4,16 +4,17 @@ Part of `store`, pure: imports its lifecycle, events and records. `store.tables`
 return, both when an event is first recorded and when `effectd verify` rebuilds everything from the events:
 one code, so the two cannot disagree.
 
-The rules of evidence, one place: an answer of the provider speaks of its attempt; `not_executed` is the
-daemon's proof about the newest attempt; an attempt that is not the operation's end brings what its own end
-proves; a verdict (of an operator, a probe or a supervisor) looked at the world, and so speaks of every
-attempt that had been started when it was given. `operation.unknown` says nothing.
+The rules of evidence, one place: an answer of the provider, or what a shim recorded that outlived the
+daemon, speaks of its attempt; `not_executed` is the daemon's proof about the newest attempt; an attempt that
+is not the operation's end brings what its own end proves; a verdict (of an operator, a probe or a supervisor)
+looked at the world, and so speaks of every attempt that had been started when it was given.
+`operation.unknown` says nothing.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from store.events import (
     AttemptEnded,
@@ -226,22 +227,26 @@ def evidence(data: EventData, operation: OperationRecord, seen: int) -> tuple[Ev
     return ()
 
 
+def _answerer(source: Literal["shim"] | None) -> Source:
+    return Source.PROVIDER if source is None else Source(source)
+
+
 @evidence.register
 def _(data: AttemptEnded, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
     if data.effect is None:
         return ()
-    source = Source.DAEMON if data.outcome == "not_executed" else Source.PROVIDER
+    source = Source.DAEMON if data.outcome == "not_executed" else _answerer(data.source)
     return (Evidence(data.attempt, data.effect, source),)
 
 
 @evidence.register
 def _(data: OperationSucceeded, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    return (Evidence(data.attempt or data.attempts, Effect.OCCURRED, Source.PROVIDER),)
+    return (Evidence(data.attempt or data.attempts, Effect.OCCURRED, _answerer(data.source)),)
 
 
 @evidence.register
 def _(data: OperationFailed, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    return (Evidence(data.attempt or data.attempts, data.effect, Source.PROVIDER),)
+    return (Evidence(data.attempt or data.attempts, data.effect, _answerer(data.source)),)
 
 
 @evidence.register

@@ -88,6 +88,7 @@ def ended(attempted: Attempted) -> AttemptEnded:
                 result=failed.result,
                 receipt=failed.receipt,
                 duration_ms=failed.duration_ms,
+                source=failed.source,
             )
         case OperationNotExecuted() as unsent:
             return AttemptEnded(
@@ -127,6 +128,7 @@ def attempted(event: AttemptEnded) -> Attempted:
                 duration_ms=event.duration_ms,
                 phase=event.phase,
                 reason=event.reason,
+                source=event.source,
             )
         case "not_executed":
             outcome = OperationNotExecuted(reason=data.reason, message=event.message)

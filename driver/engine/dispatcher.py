@@ -40,7 +40,7 @@ from driver.engine.approvals import expiry
 from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
 from driver.engine.endings import end_at_rest, lost, record_late
 from driver.engine.machine import Machine
-from driver.engine.outcomes import outcome
+from driver.engine.outcomes import found_by_shim, outcome
 from driver.engine.posture import Limits, Posture, Slots
 from driver.engine.queue import Queue, Waiting, granted
 from driver.engine.readoption import hear
@@ -250,7 +250,7 @@ class Dispatcher:
             await self._end(running, lost(assignment.attempt, report.message))
             return
         took_ms = max(round((self._clock() - started_at).total_seconds() * 1000), 0)
-        await self._end(running, running.ended(self._judge(running, report, took_ms)))
+        await self._end(running, running.ended(found_by_shim(self._judge(running, report, took_ms))))
 
     async def _end(self, running: Running, newest: Attempted) -> None:
         """Step 6, and what follows from it."""

@@ -3,6 +3,8 @@
 Part of `driver.engine`, pure: imports `driver.core` and `store`'s values.
 """
 
+from dataclasses import replace
+
 from driver.core.attempts import Phase
 from driver.core.classify import Ending, Failed, Failure, NotExecuted, Succeeded, Unknown
 from driver.core.conclusion import Outcome
@@ -50,6 +52,11 @@ def outcome(ending: Ending, *, phase: Phase, attempts: int, duration_ms: int) ->
                 message=ending.message or None,
                 receipt=ending.receipt,
             )
+
+
+def found_by_shim(word: Outcome) -> Outcome:
+    """Return the word of an attempt whose end was read from a shim's record, after its daemon had died."""
+    return replace(word, source="shim") if isinstance(word, OperationSucceeded | OperationFailed) else word
 
 
 def late_result(ending: Ending, *, attempt: int) -> LateResult | None:

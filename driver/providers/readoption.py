@@ -3,7 +3,7 @@
 Part of `driver.providers`; imports `driver.core.attempts` and the store's values.
 
 After a start, the engine asks for each attempt that its journal shows as begun and not ended. What an
-attempt comes to is the provider's own evidence, as if this life had dispatched it.
+attempt comes to is evidence of the shim's, which outlived the daemon: it ranks as the provider's own.
 """
 
 from dataclasses import dataclass

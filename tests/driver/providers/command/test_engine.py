@@ -16,7 +16,8 @@ from driver.providers.command.provider import CommandProvider
 from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.command.spool import Spool
 from store.events import AttemptEnded
-from store.lifecycle import Effect, State
+from store.lifecycle import Effect, Source, State
+from store.rebuild import differences
 from store.records import JsonObject, OperationId
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
 from tests.driver.providers.command.stage import STOP, Gate, asleep, mark, sh
@@ -63,6 +64,8 @@ async def test_a_command_is_an_operation_like_any_other(tmp_path: Path) -> None:
             assert settled.state is State.SUCCEEDED
             assert await rig.kinds() == ["command.accepted", "operation.started", "operation.succeeded"]
             assert (await result(rig))["stdout"] == "hello\n"
+            assert settled.effect_by is Source.PROVIDER
+            assert "source" not in await rig.last()
         await commands.close()
 
 
@@ -124,8 +127,10 @@ async def test_a_command_survives_the_engine(tmp_path: Path) -> None:
         await gate.open()
         settled = await rig.settled()
         assert (settled.state, settled.effect) == (State.SUCCEEDED, Effect.OCCURRED)
+        assert (settled.effect_by, (await rig.last())["source"]) == (Source.SHIM, "shim")
         assert (await result(rig))["stdout"] == "done\n"
         assert await rig.attempts() == [("succeeded", None)]
+        assert await rig.journal.read(lambda view: list(differences(view))) == []
     assert (tmp_path / "runs").read_text() == "run\n"
     assert not list((tmp_path / "state" / "spool").iterdir())
 
@@ -191,6 +196,9 @@ async def test_nothing_is_tried_again_while_the_first_attempt_may_still_run(tmp_
         await gate.open()
         await rig.reaches(AttemptEnded.KIND)
         assert (await rig.attempts())[0] == ("failed", None)
+        operation = await rig.operation()
+        evidence = await rig.journal.read(lambda view: view.evidence(operation.operation_id))
+        assert (evidence[0].effect, evidence[0].source) == (Effect.NONE, Source.SHIM)
 
 
 async def test_a_command_whose_provider_is_gone_from_the_configuration_is_unknown(tmp_path: Path) -> None:
