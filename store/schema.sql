@@ -151,6 +151,23 @@ CREATE TABLE dead_letters (
   digest TEXT NOT NULL
 ) STRICT;
 
+CREATE TABLE triages (
+  run INTEGER PRIMARY KEY REFERENCES runs (id),
+  attempts INTEGER NOT NULL CHECK (attempts > 0),
+  not_before TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE observations (
+  id INTEGER PRIMARY KEY,
+  operation INTEGER NOT NULL REFERENCES operations (id),
+  attempt INTEGER NOT NULL CHECK (attempt > 0),
+  side TEXT NOT NULL CHECK (side IN ('before', 'after')),
+  at TEXT NOT NULL,
+  body TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
 CREATE INDEX commands_open ON commands (accepted_seq) WHERE receipt_seq IS NULL;
 
 CREATE INDEX commands_open_of_run ON commands (run, accepted_seq) WHERE receipt_seq IS NULL;
@@ -176,6 +193,12 @@ CREATE INDEX events_of_operation ON events (operation) WHERE operation IS NOT NU
 CREATE INDEX payloads_due ON payloads (due) WHERE due IS NOT NULL;
 
 CREATE INDEX deliveries_of_command ON deliveries (command);
+
+CREATE INDEX operations_of_parent ON operations (parent_operation_id, run) WHERE parent_operation_id IS NOT NULL;
+
+CREATE UNIQUE INDEX observations_of_operation ON observations (operation, attempt, side);
+
+CREATE INDEX operations_unsettled_of_run ON operations (run) WHERE listed = 1;
 
 CREATE VIEW command_rows AS
 SELECT

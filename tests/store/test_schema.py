@@ -55,13 +55,16 @@ def test_migrations_are_numbered_without_gaps() -> None:
 
 def test_a_migration_that_fails_leaves_the_version_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a schema is never left behind."""
-    broken = (*schema.MIGRATIONS, (2, "BEGIN IMMEDIATE; CREATE TABLE t (a); CREATE TABLE t (a); COMMIT;"))
+    broken = (
+        *schema.MIGRATIONS,
+        (schema.VERSION + 1, "BEGIN IMMEDIATE; CREATE TABLE t (a); CREATE TABLE t (a); COMMIT;"),
+    )
     monkeypatch.setattr(schema, "MIGRATIONS", broken)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         with pytest.raises(sqlite3.OperationalError, match="already exists"):
             schema.migrate(connection)
         assert not connection.in_transaction
-        assert schema.version(connection) == 1
+        assert schema.version(connection) == schema.VERSION
         assert schema.describe(connection) == schema.EXPECTED
 
 
