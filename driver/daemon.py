@@ -31,12 +31,12 @@ from driver.core.answers import Submission
 from driver.core.attempts import Report
 from driver.core.groups import innermost
 from driver.engine.announcements import announce
-from driver.engine.desk import ControlDesk, Identity, LocalDesk
-from driver.engine.dispatcher import Dispatcher
-from driver.engine.intake import Intake
+from driver.engine.desk import Identity
+from driver.engine.engine import Engine
 from driver.engine.machine import machine
 from driver.engine.posture import Posture
-from driver.engine.recovery import Recovered, recover
+from driver.engine.recovery import Recovered
+from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
 from driver.faults import Boundary
 from driver.link.link import Link
@@ -142,28 +142,19 @@ class Daemon:
         self._posture = Posture(fence=None, confirmed=config.control is None)
         self._providers: Mapping[str, Provider] = assembly.providers(config, self._late)
         self._terms = Terms(contracts(config), self._providers)
-        self._machine = machine()
-        self._dispatcher = Dispatcher(
-            journal=journal,
-            providers=self._providers,
-            terms=self._terms,
-            posture=self._posture,
-            limits=assembly.limits(config),
-            clock=_now,
-            machine=self._machine,
-            boundary=boundary,
+        self._engine = Engine(
+            Surroundings(
+                journal=journal,
+                providers=self._providers,
+                terms=self._terms,
+                posture=self._posture,
+                limits=assembly.limits(config),
+                scope=config.scope,
+                clock=_now,
+                machine=machine(),
+                boundary=boundary,
+            )
         )
-        self._intake = Intake(
-            journal=journal,
-            dispatcher=self._dispatcher,
-            providers=self._providers,
-            terms=self._terms,
-            posture=self._posture,
-            limits=assembly.limits(config),
-            scope=config.scope,
-            boundary=boundary,
-        )
-        self._desk = LocalDesk(journal=journal, intake=self._intake, posture=self._posture)
         self._link = self._control_link()
 
     async def run(self, signals: AsyncIterator[signal.Signals]) -> None:
@@ -185,13 +176,11 @@ class Daemon:
         self._make_work_dir()
         started = DriverStarted(software=self._identity.software)
         await self.journal.transact(lambda tx: announce(tx, started))
-        recovered = await recover(self.journal, self._terms, self._machine, self._boundary)
+        recovered = await self._engine.recover()
         await self._tidy_spool(recovered)
         for provider in self._providers.values():
             await tasks.start(provider.run)
-        await tasks.start(self._dispatcher.run)
-        self._dispatcher.readopt(recovered.running)
-        self._dispatcher.enqueue(recovered.waiting)
+        await tasks.start(self._engine.run, recovered)
         self._posture.ready = True
         if self._link is not None:
             tasks.start_soon(self._link.run)
@@ -221,11 +210,11 @@ class Daemon:
 
     async def _stop(self, reason: str) -> None:
         """Drain within the bound; what was not delivered stays in the journal for the next start."""
-        log.info("stopping", reason=reason, running=self._dispatcher.slots.in_use)
+        log.info("stopping", reason=reason, running=self._engine.dispatcher.slots.in_use)
         notify.notify("STOPPING=1")
         self._posture.draining = True
         await self.journal.transact(lambda tx: announce(tx, DriverStopping(reason=reason)))
-        await self._dispatcher.drain()
+        await self._engine.dispatcher.drain()
         if self._link is not None and self._link.statistics().connected:
             with anyio.move_on_after(FLUSH_S):
                 await self._link.acknowledged(self.journal.statistics().last_seq)
@@ -250,7 +239,7 @@ class Daemon:
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given on this machine."""
-        return await self._desk.submit(kind, run_id, data)
+        return await self._engine.local.submit(kind, run_id, data)
 
     async def ailment(self) -> str | None:
         """Return None while the journal can commit within `HEALTH_S`, else what is wrong."""
@@ -260,23 +249,16 @@ class Daemon:
         return f"the journal has not committed anything for {HEALTH_S:g} s: look at the disk"
 
     def _late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
-        self._dispatcher.late(operation_id, attempt, report)
+        self._engine.dispatcher.late(operation_id, attempt, report)
 
     def _control_link(self) -> Link | None:
         control = self._config.control
         if control is None:
             return None
-        desk = ControlDesk(
-            journal=self.journal,
-            intake=self._intake,
-            dispatcher=self._dispatcher,
-            posture=self._posture,
-            identity=self._identity,
-        )
         return Link(
             settings=assembly.link_settings(control),
             journal=self.journal,
-            desk=desk,
+            desk=self._engine.control_desk(self._identity),
             software=self._identity.software,
             clock=_now,
             boundary=self._boundary,

@@ -31,6 +31,8 @@ BOUNDARIES: Final = (
     "dispatch.before_call",
     "dispatch.answered",
     "dispatch.outcome_committed",
+    "errand.taken",
+    "errand.done",
     "link.welcomed",
     "link.sent",
     "link.acknowledged",

@@ -8,7 +8,7 @@ Part of `driver.core`, pure: imports `store.records` only.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from store.records import CommandId, StoredEvent
+from store.records import CommandId, JsonValue, StoredEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,13 @@ Answer: TypeAlias = Silent | Reply | Repeat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The command was recorded under this id, and did what it was asked."""
+    """The command was recorded under this id, and did what it was asked: `result` is its receipt's.
+
+    Where the receipt comes later, `result` is None: it is accepted, and will be done.
+    """
 
     command_id: CommandId
+    result: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

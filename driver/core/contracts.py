@@ -1,6 +1,6 @@
 """What the configuration promises about each tool, as values that decisions are made from.
 
-Part of `driver.core`, pure: imports `driver.core.{expressions,redaction}` and `store.records`.
+Part of `driver.core`, pure: imports `driver.core.{expressions,redaction,templates}` and `store.records`.
 `driver.config` validates the TOML and builds these; nothing here repeats its checks, except those without
 which a decision would be wrong.
 
@@ -18,6 +18,7 @@ from typing import Final, Literal, Self, TypeAlias
 
 from driver.core.expressions import Expression
 from driver.core.redaction import Redaction
+from driver.core.templates import Template
 from store.records import IDENTICAL_DEFAULT, Identical
 
 ToolEffect: TypeAlias = Literal["read", "write"]
@@ -140,6 +141,31 @@ class ToolName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """How to read after a write whether it happened: `tool`, which is a read, is one of the same provider.
+
+    `matches` sees what the arguments see, and the answer as `result`; it yields a whole number or a boolean.
+    """
+
+    tool: str
+    arguments: Template
+    matches: Expression
+    visible_after_s: float = 5.0
+    """From when the attempt can no longer land; before this, no match says nothing."""
+    attempts: int = 6
+    authoritative_absence: bool = False
+    """Whether no match proves that it did not happen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compensation:
+    """The call that takes the effect back: `tool` is one of the same provider."""
+
+    tool: str
+    arguments: Template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
     """What is promised about one tool. Durations are seconds. Raises `ContradictoryContract`."""
 
@@ -159,6 +185,8 @@ class Contract:
     identical: Identical = IDENTICAL_DEFAULT
     redact: Redaction | None = None
     receipt: Expression | None = None
+    probe: Probe | None = None
+    compensate: Compensation | None = None
 
     def __post_init__(self) -> None:
         if self.idempotent and self.dedupe_horizon_s is None:

@@ -18,7 +18,6 @@ from store.events import (
     ApprovalRequested,
     CommandCompleted,
     CommandFailed,
-    EventData,
     OperationNotExecuted,
 )
 from store.lifecycle import State
@@ -31,7 +30,7 @@ from store.view import View
 class Decided:
     """What a decision led to: its command's receipt, and what became of the operation."""
 
-    receipt: EventData
+    receipt: CommandCompleted | CommandFailed
     ended: bool = False
     granted: bool = False
 

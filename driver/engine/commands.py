@@ -1,28 +1,36 @@
-"""What the commands other than `tool.call` do: each is one function inside the transaction that accepts it.
+"""What commands other than `tool.call` do: one function for each kind, in the transaction that accepts it.
 
 Part of `driver.engine`; imports `driver.core` and `store`. A function returns the command's receipt, and
-what is to be done in the process once that is durable; it calls no provider.
+what is to be done in the process once that is durable; it calls no provider. Where the receipt can only
+come later (a probe, another attempt, a compensation) it returns none: the command stays open, and is an
+errand (`driver.engine.errands`).
 """
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
-from driver.core.commands import ApproveData, CancelData, CommandData, RunCancelData, RunEndData, ToolCallData
+from driver.core.commands import (
+    COMMAND_TYPES,
+    ApproveData,
+    CancelData,
+    CommandData,
+    RunCancelData,
+    RunEndData,
+    ToolCallData,
+)
 from driver.engine.approvals import record_decision
 from driver.engine.endings import end_at_rest
 from driver.engine.history import runs
-from store.events import CommandCompleted, CommandFailed, EventData, OperationNotExecuted
+from store.events import CommandCompleted, CommandFailed, OperationNotExecuted
 from store.lifecycle import OPEN
-from store.records import JsonObject, OperationId, OperationRecord, RunId
+from store.records import CommandId, JsonObject, OperationId, OperationRecord, Origin, RunId
 from store.transaction import Transaction
-
-CAPABILITIES: Final = tuple(
-    data.KIND for data in (ToolCallData, CancelData, RunCancelData, RunEndData, ApproveData)
-)
-"""The kinds of commands that this version does: what `hello` announces."""
 
 CANCEL_PAGE: Final = 500
 """Operations of a run that are looked at in one step of `run.cancel`."""
+
+Receipt: TypeAlias = CommandCompleted | CommandFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,52 +49,83 @@ class Effects:
 NO_EFFECTS: Final = Effects()
 
 
-def execute(
-    tx: Transaction, data: CommandData, run_id: RunId | None, *, confirmed: bool
-) -> tuple[EventData, Effects]:
-    """Do a command in `tx`; return its receipt, and what follows once that is durable.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A command that is being accepted.
 
     `confirmed`: the plane has confirmed this history in this boot, or there is none.
     """
-    assert run_id is not None, "a command without a usable run is never accepted"
-    match data:
-        case CancelData():
-            return _cancel_command(tx, data)
-        case RunCancelData():
-            return _cancel_run(tx, run_id)
-        case RunEndData(outcome=outcome):
-            tx.end_run(run_id, outcome)
-            return CommandCompleted(result={"run_id": run_id, "outcome": outcome}), NO_EFFECTS
-        case ApproveData():
-            return _approve(tx, data, confirmed=confirmed)
-        case _:
-            raise AssertionError(data.KIND)  # announced in CAPABILITIES, and nothing here does it
+
+    command_id: CommandId
+    run_id: RunId
+    origin: Origin
+    data: CommandData
+    confirmed: bool
 
 
-def _approve(tx: Transaction, data: ApproveData, *, confirmed: bool) -> tuple[EventData, Effects]:
-    decided = record_decision(tx, data, confirmed=confirmed)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of a command: its receipt, or None where that comes later."""
+
+    receipt: Receipt | None
+    effects: Effects = NO_EFFECTS
+
+
+# the data of a family is of the kind that it stands under in the table
+Family: TypeAlias = Callable[[Transaction, Given, Any], Done]
+"""Does the commands of one kind, given their data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The kinds of commands that this daemon does, and what does each."""
+
+    families: Mapping[str, Family] = field(default_factory=dict[str, Family])
+    """Beside those that are the same everywhere (`ALWAYS`)."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that are done, calls included, in the order of the protocol: what `hello` announces."""
+        done = {ToolCallData.KIND, *ALWAYS, *self.families}
+        return tuple(data.KIND for data in COMMAND_TYPES if data.KIND in done)
+
+    def execute(self, tx: Transaction, given: Given) -> Done:
+        """Do a command in `tx`; return its receipt, and what follows once that is durable."""
+        kind = given.data.KIND
+        return (ALWAYS.get(kind) or self.families[kind])(tx, given, given.data)
+
+
+def _approve(tx: Transaction, given: Given, data: ApproveData) -> Done:
+    decided = record_decision(tx, data, confirmed=given.confirmed)
     ended = (data.operation_id,) if decided.ended else ()
     granted = ((data.operation_id, data.approval_id),) if decided.granted else ()
-    return decided.receipt, Effects(ended=ended, granted=granted)
+    return Done(receipt=decided.receipt, effects=Effects(ended=ended, granted=granted))
 
 
-def _cancel_command(tx: Transaction, data: CancelData) -> tuple[EventData, Effects]:
+def _end_run(tx: Transaction, given: Given, data: RunEndData) -> Done:
+    tx.end_run(given.run_id, data.outcome)
+    return Done(receipt=CommandCompleted(result={"run_id": given.run_id, "outcome": data.outcome}))
+
+
+def _cancel_command(tx: Transaction, given: Given, data: CancelData) -> Done:
+    del given
     target = tx.command(data.target_command_id)
     operation = None if target is None or target.operation_id is None else tx.operation(target.operation_id)
     if operation is None:
         message = (
             f"no operation of a command {data.target_command_id} is known here: there is nothing to cancel"
         )
-        return CommandFailed(code="unknown_command", message=message), NO_EFFECTS
+        return Done(receipt=CommandFailed(code="unknown_command", message=message))
     effects = _cancel(tx, operation)
-    return CommandCompleted(result=_report(operation, effects)), effects
+    return Done(receipt=CommandCompleted(result=_report(operation, effects)), effects=effects)
 
 
-def _cancel_run(tx: Transaction, run_id: RunId) -> tuple[EventData, Effects]:
+def _cancel_run(tx: Transaction, given: Given, data: RunCancelData) -> Done:
+    del data
     ended: list[OperationId] = []
     cancelling: list[OperationId] = []
     after = 0
-    while page := tx.open_commands(run_id, after, CANCEL_PAGE):
+    while page := tx.open_commands(given.run_id, after, CANCEL_PAGE):
         for command in page:
             operation = None if command.operation_id is None else tx.operation(command.operation_id)
             if operation is not None:
@@ -94,8 +133,9 @@ def _cancel_run(tx: Transaction, run_id: RunId) -> tuple[EventData, Effects]:
                 ended.extend(effects.ended)
                 cancelling.extend(effects.cancelling)
         after = page[-1].accepted_seq or after
-    result: JsonObject = {"run_id": run_id, "cancelled": len(ended), "cancelling": len(cancelling)}
-    return CommandCompleted(result=result), Effects(ended=tuple(ended), cancelling=tuple(cancelling))
+    result: JsonObject = {"run_id": given.run_id, "cancelled": len(ended), "cancelling": len(cancelling)}
+    effects = Effects(ended=tuple(ended), cancelling=tuple(cancelling))
+    return Done(receipt=CommandCompleted(result=result), effects=effects)
 
 
 def _cancel(tx: Transaction, operation: OperationRecord) -> Effects:
@@ -111,3 +151,12 @@ def _cancel(tx: Transaction, operation: OperationRecord) -> Effects:
 def _report(operation: OperationRecord, effects: Effects) -> JsonObject:
     outcome = "cancelled" if effects.ended else ("cancelling" if effects.cancelling else "already_ended")
     return {"operation_id": operation.operation_id, "outcome": outcome}
+
+
+ALWAYS: Final[Mapping[str, Family]] = {
+    CancelData.KIND: _cancel_command,
+    RunCancelData.KIND: _cancel_run,
+    RunEndData.KIND: _end_run,
+    ApproveData.KIND: _approve,
+}
+"""What needs nothing but the journal."""

@@ -14,11 +14,11 @@ import structlog
 from driver.core.answers import Answer, Done, NotDone, Reply, Submission
 from driver.core.frames import PROTOCOL, CommandFrame, Hello, InvalidCommand
 from driver.core.signals import Opened
-from driver.engine.commands import CAPABILITIES
 from driver.engine.dispatcher import Dispatcher
+from driver.engine.errands import Errands
 from driver.engine.intake import Intake
 from driver.engine.posture import Posture
-from store.events import CommandFailed, Draft, DriverFenced
+from store.events import CommandCompleted, Draft, DriverFenced
 from store.journal import Journal
 from store.records import BootId, CommandId, JsonObject, Origin, RunId
 from store.transaction import Transaction
@@ -50,12 +50,16 @@ class ControlDesk:
         journal: Journal,
         intake: Intake,
         dispatcher: Dispatcher,
+        errands: Errands,
         posture: Posture,
         identity: Identity,
+        capabilities: tuple[str, ...],
     ) -> None:
         self._journal = journal
         self._intake = intake
         self._dispatcher = dispatcher
+        self._errands = errands
+        self._capabilities = capabilities
         self._posture = posture
         self._identity = identity
 
@@ -67,6 +71,7 @@ class ControlDesk:
         """Let go what earlier boots accepted: the plane knows this journal as its own history."""
         self._posture.confirmed = True
         self._dispatcher.pump()
+        self._errands.pump()
 
     async def fence(self, reason: str, detail: str) -> None:
         """Stop acting, durably: returns once the fence is fsynced. What runs goes on, and is recorded."""
@@ -96,7 +101,7 @@ class ControlDesk:
             journal_id=view.journal_id,
             boot_id=self._identity.boot_id,
             software=self._identity.software,
-            capabilities=CAPABILITIES,
+            capabilities=self._capabilities,
             last_seq=view.last_seq,
             acked_seq=view.acked_seq,
             unsettled=view.unsettled()[0],
@@ -131,8 +136,9 @@ def _submission(view: View, command_id: CommandId) -> Submission:
     command = view.command(command_id)
     assert command is not None, "what was taken is known"
     receipt = None if command.receipt_seq is None else view.event(command.receipt_seq)
-    assert receipt is not None, "what is given here is done in the transaction that takes it"
-    if receipt.kind != CommandFailed.KIND or receipt.body is None:
+    if receipt is None or receipt.body is None:
         return Done(command_id=command_id)
     data = json.loads(receipt.body)["data"]
+    if receipt.kind == CommandCompleted.KIND:
+        return Done(command_id=command_id, result=data["result"])
     return NotDone(code=data["code"], message=data["message"])

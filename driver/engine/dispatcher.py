@@ -24,7 +24,7 @@ Intake does step 3 in the transaction that accepts the command, when the provide
 free: such an operation arrives here at step 4 (`run_started`).
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from typing import Final, TypeVarTuple, Unpack
 
@@ -39,22 +39,19 @@ from driver.core.reports import judge
 from driver.engine.approvals import expiry
 from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
 from driver.engine.endings import end_at_rest, lost, record_late
-from driver.engine.machine import Machine
 from driver.engine.outcomes import found_by_shim, outcome
-from driver.engine.posture import Limits, Posture, Slots
+from driver.engine.posture import Slots
 from driver.engine.queue import Queue, Waiting, granted
 from driver.engine.readoption import hear
 from driver.engine.reports import abandoned, broken, no_provider
 from driver.engine.running import Later, Over, Running, Started
 from driver.engine.steps import Steps
-from driver.engine.terms import Terms
-from driver.faults import Boundary
+from driver.engine.surroundings import Surroundings
 from driver.providers.describing import Describing
 from driver.providers.listening import Listening
 from driver.providers.protocol import Provider
 from driver.providers.readoption import Lost
 from store.events import OperationNotExecuted, OperationStarted, OperationSucceeded
-from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import OperationId
 from store.transaction import Transaction
@@ -72,29 +69,18 @@ MARGIN_S: Final = 0.1
 class Dispatcher:
     """Owns every operation between its acceptance and its outcome."""
 
-    def __init__(
-        self,
-        *,
-        journal: Journal,
-        providers: Mapping[str, Provider],
-        terms: Terms,
-        posture: Posture,
-        limits: Limits,
-        clock: Callable[[], datetime],
-        machine: Machine,
-        boundary: Boundary,
-    ) -> None:
-        self._journal = journal
-        self._providers = providers
-        self._terms = terms
-        self._posture = posture
-        self._limits = limits
-        self._clock = clock
-        self._machine = machine
-        self._steps = Steps(posture, machine)
+    def __init__(self, around: Surroundings) -> None:
+        self._journal = around.journal
+        self._providers = around.providers
+        self._terms = around.terms
+        self._posture = around.posture
+        self._limits = around.limits
+        self._clock = around.clock
+        self._machine = around.machine
+        self._steps = Steps(around.posture, around.machine)
+        self._boundary = around.boundary
         self._grants: dict[OperationId, str] = {}
-        self._boundary = boundary
-        self.slots = Slots(limits.inflight_max)
+        self.slots = Slots(around.limits.inflight_max)
         self._queue = Queue()
         self._places: dict[OperationId, Waiting] = {}
         """The places that hold a slot now, for their first step."""

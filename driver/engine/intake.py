@@ -7,7 +7,7 @@ Where a call's provider is ready and a slot is free, the intent is committed in 
 acceptance, so that a call costs two fsyncs: this one, and the outcome's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -26,21 +26,19 @@ from driver.core.admission import (
 from driver.core.answers import Answer, Repeat, Reply, Silent
 from driver.core.attempts import NotSent, ToolCall
 from driver.core.codec import render
-from driver.core.commands import InvalidData, ToolCallData
+from driver.core.commands import CommandData, InvalidData, ToolCallData
 from driver.core.contracts import Contract, ToolName
 from driver.core.frames import CommandFrame, InvalidCommand, Refused, Retired
 from driver.core.identity import args_digest, operation_id
 from driver.core.strictjson import dumps_compact
 from driver.engine.assignments import Assignment
-from driver.engine.commands import CAPABILITIES, NO_EFFECTS, Effects, execute
+from driver.engine.commands import NO_EFFECTS, Commands, Effects, Given
 from driver.engine.dispatcher import Dispatcher
-from driver.engine.posture import Limits, Posture
+from driver.engine.errands import Errand, Errands
 from driver.engine.queue import Waiting
 from driver.engine.reports import no_provider
-from driver.engine.terms import Terms
+from driver.engine.surroundings import Surroundings
 from driver.engine.withheld import Fingerprints, tool_of
-from driver.faults import Boundary
-from driver.providers.protocol import Provider
 from store.events import (
     CommandAccepted,
     CommandFailed,
@@ -50,7 +48,6 @@ from store.events import (
     OperationNotExecuted,
     OperationUnknown,
 )
-from store.journal import Journal
 from store.records import CommandId, CommandRecord, Digest, JsonObject, OperationId, Origin, RunId, timestamp
 from store.transaction import Transaction
 from store.view import View
@@ -85,6 +82,7 @@ class _Taken:
     wait: Waiting | None = None
     start: tuple[Assignment, datetime] | None = None
     effects: Effects = NO_EFFECTS
+    errand: Errand | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,26 +103,19 @@ class Intake:
     """Admits commands, and hands what they start to the dispatcher."""
 
     def __init__(
-        self,
-        *,
-        journal: Journal,
-        dispatcher: Dispatcher,
-        providers: Mapping[str, Provider],
-        terms: Terms,
-        posture: Posture,
-        limits: Limits,
-        scope: str,
-        boundary: Boundary,
+        self, around: Surroundings, dispatcher: Dispatcher, commands: Commands, errands: Errands
     ) -> None:
-        self._journal = journal
+        self._journal = around.journal
         self._dispatcher = dispatcher
-        self._providers = providers
-        self._terms = terms
-        self._posture = posture
-        self._limits = limits
-        self._scope = scope
-        self._boundary = boundary
-        self._fingerprints = Fingerprints(journal.key)
+        self._commands = commands
+        self._errands = errands
+        self._providers = around.providers
+        self._terms = around.terms
+        self._posture = around.posture
+        self._limits = around.limits
+        self._scope = around.scope
+        self._boundary = around.boundary
+        self._fingerprints = Fingerprints(around.journal.key)
 
     async def deliver(
         self, frames: Sequence[CommandFrame | InvalidCommand], origin: Origin = Origin.PLANE
@@ -166,7 +157,7 @@ class Intake:
                 expires_in_ms=None,
                 traceparent=None,
             )
-        asked = _supported(frame.kind, asked)
+        asked = _supported(frame.kind, asked, self._commands.kinds)
         data = asked.data
         ready, refusal = self._readiness(frame, asked)
         return _Offer(
@@ -261,9 +252,7 @@ class Intake:
         data = offer.candidate.data
         assert not isinstance(data, InvalidData), "what is invalid is never accepted"
         if not isinstance(data, ToolCallData):
-            receipt, effects = execute(tx, data, offer.run_id, confirmed=self._posture.confirmed)
-            tx.append(self._draft(offer, origin, receipt))
-            return _Taken(answer=Silent(), effects=effects)
+            return self._executed(tx, offer, origin, data)
         if offer.refusal is not None:
             refused = OperationNotExecuted(reason=offer.refusal.reason, message=offer.refusal.message or None)
             tx.append(self._draft(offer, origin, refused))
@@ -273,6 +262,30 @@ class Intake:
             return _Taken(answer=Silent(), wait=assignment.place)
         tx.append(assignment.draft(self._dispatcher.intent(assignment, tx.now)))
         return _Taken(answer=Silent(), start=(assignment, assignment.deadline(tx.now)))
+
+    def _executed(self, tx: Transaction, offer: _Offer, origin: Origin, data: CommandData) -> _Taken:
+        """Do a command that is no call, or leave it open as an errand."""
+        assert offer.run_id is not None, "a command without a usable run is never accepted"
+        given = Given(
+            command_id=offer.command_id,
+            run_id=offer.run_id,
+            origin=origin,
+            data=data,
+            confirmed=self._posture.confirmed,
+        )
+        accepted_seq = tx.last_seq
+        done = self._commands.execute(tx, given)
+        if done.receipt is not None:
+            tx.append(self._draft(offer, origin, done.receipt))
+            return _Taken(answer=Silent(), effects=done.effects)
+        errand = Errand(
+            command_id=offer.command_id,
+            run_id=offer.run_id,
+            origin=origin,
+            data=data,
+            accepted_seq=accepted_seq,
+        )
+        return _Taken(answer=Silent(), effects=done.effects, errand=errand)
 
     def _accept(self, tx: Transaction, offer: _Offer, origin: Origin) -> datetime | None:
         """Append the acceptance, and return when the command expires."""
@@ -351,6 +364,8 @@ class Intake:
             self._dispatcher.run_started(*item.start)
         if item.wait is not None:
             self._dispatcher.enqueue([item.wait])
+        if item.errand is not None:
+            self._errands.take(item.errand)
         for ended in item.effects.ended:
             self._dispatcher.forget(ended)
         for running in item.effects.cancelling:
@@ -399,11 +414,11 @@ class Intake:
         return operation_id(self._scope, offer.run_id, offer.command_id)
 
 
-def _supported(kind: str, asked: Candidate) -> Candidate:
+def _supported(kind: str, asked: Candidate, kinds: Sequence[str]) -> Candidate:
     """A kind of the protocol that this version does not do is refused like one that it never heard of."""
-    if isinstance(asked.data, InvalidData) or kind in CAPABILITIES:
+    if isinstance(asked.data, InvalidData) or kind in kinds:
         return asked
-    message = f"this version does not do {kind}; it does {', '.join(CAPABILITIES)}"
+    message = f"this version does not do {kind}; it does {', '.join(kinds)}"
     return Candidate(
         content_digest=asked.content_digest,
         data=InvalidData(code="unknown_kind", message=message),

@@ -15,7 +15,7 @@ from driver.local.errors import Code, Problem
 from driver.local.settings import LocalLimits
 from driver.local.sources import Sources
 from store.errors import StoreError
-from store.records import CommandId, JsonObject, RunId
+from store.records import JsonObject, RunId
 from store.view import View
 
 T = TypeVar("T")
@@ -40,8 +40,8 @@ class Service:
             with _stopped_journal():
                 return await self.sources.journal.read(unit)
 
-    async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> CommandId:
-        """Return the id of a command that was done, once that is fsynced.
+    async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Done:
+        """Return the id of a command, with what came of it, once that is fsynced.
 
         One that was refused, or failed, is a 409 `Problem` with its own code. Otherwise as `read`; cancelling
         the caller only stops the wait.
@@ -49,8 +49,8 @@ class Service:
         with _stopped_journal():
             found = await self.sources.submit(kind, run_id, data)
         match found:
-            case Done(command_id=command_id):
-                return command_id
+            case Done():
+                return found
             case NotDone(code=Code.NOT_READY, message=message):
                 raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, Code.NOT_READY, message)
             case NotDone(code=code, message=message):

@@ -60,8 +60,10 @@ async def _approve(service: Service, request: Request) -> Response:
         "reason": body.reason,
         "label": body.label or await label_of(peer),
     }
-    command_id = await service.submit(ApproveData.KIND, operation.run_id, data)
-    return accepted_answer({"command_id": command_id, "operation_id": wanted, "approval_id": approval_id})
+    done = await service.submit(ApproveData.KIND, operation.run_id, data)
+    return accepted_answer(
+        {"command_id": done.command_id, "operation_id": wanted, "approval_id": approval_id}
+    )
 
 
 def _asked(view: View, wanted: OperationId) -> tuple[OperationRecord | None, str | None]:

@@ -23,9 +23,11 @@ from driver.core.identity import definition_digest
 from driver.core.retry import MachineClock
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
 from driver.engine.dispatcher import Dispatcher
+from driver.engine.engine import Engine
 from driver.engine.intake import Intake
 from driver.engine.posture import Limits, Posture
-from driver.engine.recovery import Recovered, recover
+from driver.engine.recovery import Recovered
+from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
 from driver.providers.protocol import LateResults, Progress
 from store.journal import Journal, open_journal
@@ -151,12 +153,29 @@ class Rig:
     journal: Journal
     provider: ScriptedProvider
     posture: Posture
-    dispatcher: Dispatcher
-    intake: Intake
-    desk: ControlDesk
-    local: LocalDesk
+    engine: Engine
+    identity: Identity
     clock: Clock
     recovered: Recovered
+    desk: ControlDesk = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.desk = self.engine.control_desk(self.identity)
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """What executes."""
+        return self.engine.dispatcher
+
+    @property
+    def intake(self) -> Intake:
+        """What takes commands in."""
+        return self.engine.intake
+
+    @property
+    def local(self) -> LocalDesk:
+        """Where commands are given on this machine."""
+        return self.engine.local
 
     async def events(self) -> list[StoredEvent]:
         """Everything that the journal holds, but the daemon's news of itself."""
@@ -309,15 +328,12 @@ async def engine(
     settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
     (folder / "run").mkdir(exist_ok=True)
     async with open_journal(settings, clock=clock, new_id=lambda: uuid4().hex) as journal:
-        recovered = await recover(journal, terms, clock.machine, boundary)
         rig = _build(journal, provider, clock, terms, bounds or limits(), boundary)
-        rig.recovered = recovered
+        rig.recovered = await rig.engine.recover()
         rig.posture.confirmed = confirmed
         provider.late = rig.dispatcher.late
         async with anyio.create_task_group() as tasks:
-            await tasks.start(rig.dispatcher.run)
-            rig.dispatcher.readopt(recovered.running)
-            rig.dispatcher.enqueue(recovered.waiting)
+            await tasks.start(rig.engine.run, rig.recovered)
             rig.posture.ready = True
             yield rig
             tasks.cancel_scope.cancel()
@@ -332,25 +348,15 @@ def _build(
     boundary: Callable[[str], None],
 ) -> Rig:
     posture = Posture(fence=None, confirmed=True)
-    providers = {"tools": provider}
-    dispatcher = Dispatcher(
+    around = Surroundings(
         journal=journal,
-        providers=providers,
-        terms=terms,
-        posture=posture,
-        limits=bounds,
-        clock=clock,
-        machine=clock.machine,
-        boundary=boundary,
-    )
-    intake = Intake(
-        journal=journal,
-        dispatcher=dispatcher,
-        providers=providers,
+        providers={"tools": provider},
         terms=terms,
         posture=posture,
         limits=bounds,
         scope=SCOPE,
+        clock=clock,
+        machine=clock.machine,
         boundary=boundary,
     )
     identity = Identity(
@@ -360,10 +366,4 @@ def _build(
         inflight_max=8,
         tombstone_days=365,
     )
-    desk = ControlDesk(
-        journal=journal, intake=intake, dispatcher=dispatcher, posture=posture, identity=identity
-    )
-    local = LocalDesk(journal=journal, intake=intake, posture=posture)
-    return Rig(
-        journal, provider, posture, dispatcher, intake, desk, local, clock, Recovered(waiting=(), unknown=0)
-    )
+    return Rig(journal, provider, posture, Engine(around), identity, clock, Recovered(waiting=(), unknown=0))

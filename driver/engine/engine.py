@@ -1,0 +1,74 @@
+"""The engine, put together: what takes commands in, what carries them out, and what they come to.
+
+Part of `driver.engine`; imports its own siblings. The daemon builds one
+for its life, and so do the engine's tests: there is one way to put the parts together.
+"""
+
+from collections.abc import Mapping
+
+import anyio
+from anyio.abc import TaskStatus
+
+from driver.engine.commands import Commands, Family
+from driver.engine.desk import ControlDesk, Identity, LocalDesk
+from driver.engine.dispatcher import Dispatcher
+from driver.engine.errands import Carry, Errands
+from driver.engine.intake import Intake
+from driver.engine.recovery import Recovered, recover
+from driver.engine.surroundings import Surroundings
+
+
+class Engine:
+    """The parts of one process life."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.dispatcher = Dispatcher(around)
+        self.errands = Errands(around)
+        self.commands = Commands(self._families())
+        self.intake = Intake(around, self.dispatcher, self.commands, self.errands)
+        self.local = LocalDesk(journal=around.journal, intake=self.intake, posture=around.posture)
+
+    def control_desk(self, identity: Identity) -> ControlDesk:
+        """Return where the link hands in what the plane says."""
+        return ControlDesk(
+            journal=self._around.journal,
+            intake=self.intake,
+            dispatcher=self.dispatcher,
+            errands=self.errands,
+            posture=self._around.posture,
+            identity=identity,
+            capabilities=self.commands.kinds,
+        )
+
+    async def recover(self) -> Recovered:
+        """Decide what earlier lives left open, asking nobody. Returns once that is fsynced."""
+        around = self._around
+        return await recover(around.journal, around.terms, around.machine, around.boundary)
+
+    async def run(
+        self, recovered: Recovered, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Carry on with what was recovered, then with what arrives, until cancelled: drain first.
+
+        The providers must run.
+        """
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self.dispatcher.run)
+            self.dispatcher.readopt(recovered.running)
+            self.dispatcher.enqueue(recovered.waiting)
+            await tasks.start(self.errands.run, self._carriers())
+            task_status.started()
+
+    def pump(self) -> None:
+        """Begin what may begin. To be called when the posture changes."""
+        self.dispatcher.pump()
+        self.errands.pump()
+
+    def _families(self) -> Mapping[str, Family]:
+        """What does the commands that need more than the journal."""
+        return {}
+
+    def _carriers(self) -> Mapping[str, Carry]:
+        """What carries out the commands whose receipt comes later."""
+        return {}

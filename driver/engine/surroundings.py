@@ -1,0 +1,31 @@
+"""What every part of the engine stands on, for one process life.
+
+Part of `driver.engine`; imports `driver.providers.protocol`, `store` and its own siblings.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from driver.engine.machine import Machine
+from driver.engine.posture import Limits, Posture
+from driver.engine.terms import Terms
+from driver.faults import Boundary
+from driver.providers.protocol import Provider
+from store.journal import Journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The journal, the outside, and the rules that hold."""
+
+    journal: Journal
+    providers: Mapping[str, Provider]
+    terms: Terms
+    posture: Posture
+    limits: Limits
+    scope: str
+    """What operation ids are made within (`control.scope`)."""
+    clock: Callable[[], datetime]
+    machine: Machine
+    boundary: Boundary
