@@ -20,6 +20,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
+POLL_S = 0.02
 KEY_NAME = "dev.effectd/idempotency-key"
 ANYTHING: Json = {"type": "object"}
 STRICT: Json = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
@@ -142,6 +143,25 @@ def text(words: str) -> Json:
     return {"content": [{"type": "text", "text": words}]}
 
 
+def _wait(arguments: Json) -> None:
+    """Return after `seconds`, or once the file `until` is there."""
+    if "until" not in arguments:
+        time.sleep(arguments.get("seconds", 3600))
+        return
+    while not Path(arguments["until"]).exists():
+        time.sleep(POLL_S)
+
+
+def _later(arguments: Json, say: Callable[..., None], *words: Any) -> None:  # noqa: ANN401
+    """Say it after that wait, in a thread of its own."""
+
+    def speak() -> None:
+        _wait(arguments)
+        say(*words)
+
+    threading.Thread(target=speak, daemon=True).start()
+
+
 Mode = Callable[[Hostile, Any, Json], None]
 MODES: dict[str, Mode] = {}
 
@@ -200,8 +220,8 @@ def _freezes(_server: Hostile, _request_id: Any, _arguments: Json) -> None:  # n
 
 @mode("deaf")
 def _deaf(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
-    """Hears nothing for `seconds`, then does it, and answers."""
-    time.sleep(arguments.get("seconds", 3600))
+    """Hears nothing for `seconds`, or until the file `until` is there, then does it, and answers."""
+    _wait(arguments)
     server.effect(arguments)
     server.answer(request_id, text("at last"))
 
@@ -213,22 +233,21 @@ def _silent(server: Hostile, _request_id: Any, arguments: Json) -> None:  # noqa
 
 @mode("late")
 def _late(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
-    """Answers after `seconds`, and hears everything meanwhile."""
+    """Answers after `seconds`, or once the file `until` is there, and hears everything meanwhile."""
     server.effect(arguments)
-    threading.Timer(arguments["seconds"], server.answer, (request_id, text("late"))).start()
+    _later(arguments, server.answer, request_id, text("late"))
 
 
 @mode("late-error")
 def _late_error(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
-    answer = (request_id, arguments["code"], "cancelled")
-    threading.Timer(arguments["seconds"], server.error, answer).start()
+    _later(arguments, server.error, request_id, arguments["code"], "cancelled")
 
 
 @mode("garbage")
 def _garbage(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
-    """Answers `seconds` after the garbage."""
+    """Answers `seconds` after the garbage, or once the file `until` is there."""
     server.raw(b"Traceback (most recent call last):\n")
-    threading.Timer(arguments["seconds"], server.answer, (request_id, text("done"))).start()
+    _later(arguments, server.answer, request_id, text("done"))
 
 
 @mode("garbage-flood")

@@ -70,16 +70,19 @@ async def test_a_deaf_tool_is_waited_for_a_bounded_time(
     monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 0.2)
     provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
     began = anyio.current_time()
-    state, reason, _, _ = await cancelled(tmp_path, provider)
-    assert 0.2 <= anyio.current_time() - began < 3
+    with anyio.fail_after(30):  # half of what the call itself may take
+        state, reason, _, _ = await cancelled(tmp_path, provider)
+    assert anyio.current_time() - began >= 0.2
     assert (state, reason) == (State.UNKNOWN, "cancelled_after_dispatch")
 
 
-@pytest.mark.parametrize(("execution_s", "expires_in_ms"), [(60.0, 600), (0.6, 60_000)])
+@pytest.mark.parametrize(("execution_s", "expires_in_ms"), [(60.0, 20_600), (20.6, 60_000)])
 async def test_a_deaf_tool_is_never_waited_for_beyond_the_deadline(
-    tmp_path: Path, execution_s: float, expires_in_ms: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execution_s: float, expires_in_ms: int
 ) -> None:
-    """The command's own expiry is the ceiling, and the outcome is recorded before it."""
+    """The command's own expiry is the ceiling, and the outcome is recorded so much before it."""
+    monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 60.0)
+    monkeypatch.setattr("driver.engine.dispatcher.MARGIN_S", 20.0)
     provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
     contract = Contract(declared=True, execution_s=execution_s)
     async with engine(tmp_path, provider, contract=contract) as rig:

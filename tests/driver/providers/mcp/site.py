@@ -8,7 +8,7 @@ from anyio.abc import SocketStream
 
 from driver.core.contracts import KeyCarrier
 from driver.providers.mcp.settings import HttpServer
-from tests.driver.providers.mcp.stage import Stage, staged
+from tests.driver.providers.mcp.stage import LATE_S, Stage, staged
 from tests.driver.providers.mcp.web import (
     MODERN,
     Answer,
@@ -28,12 +28,14 @@ async def connected(
     era: str = MODERN,
     key: KeyCarrier | None = None,
     session: str | None = None,
+    late_result_s: float = LATE_S,
 ) -> AsyncGenerator[tuple[Web, Stage]]:
     """A server that answers calls with `answer`, and a provider that has connected to it."""
     async with web(era=era, answer=answer) as server:
         server.session = session
         url = f"http://127.0.0.1:{server.port}/mcp"
-        async with staged(HttpServer(url=url), tmp_path / "ledger", key=key) as stage:
+        ledger = tmp_path / "ledger"
+        async with staged(HttpServer(url=url), ledger, key=key, late_result_s=late_result_s) as stage:
             assert stage.provider is not None
             assert await stage.provider.prepare(stage.call("act")) is None
             yield server, stage

@@ -16,7 +16,10 @@ from driver.providers.mcp.settings import HttpServer, McpSettings, StdioServer
 from store.records import JsonObject, OperationId
 
 SERVERS = Path(__file__).parents[3] / "servers"
-LATE_S = 1.0
+LATE_S = 30.0
+"""How long late answers are listened to: far longer than any takes, and no test waits for its end."""
+DEADLINE_S = 1.0
+"""For a call that is not answered in time, on purpose: by then it must have left, on any machine."""
 
 
 class Stage:
@@ -67,6 +70,21 @@ class Stage:
         assert self.provider is not None
         self.phases = []
         return await self.provider.dispatch(call, self.phases.append)
+
+    async def cancel(self, call: ToolCall) -> None:
+        """Dispatch `call`, and cancel it once it has left; its phases are in `phases` afterwards."""
+        assert self.provider is not None
+        self.phases = []
+        scope = anyio.CancelScope()
+
+        def progress(reached: Phase) -> None:
+            self.phases.append(reached)
+            if reached is Phase.WRITTEN:
+                scope.cancel()
+
+        with scope:
+            await self.provider.dispatch(call, progress)
+        assert scope.cancelled_caught
 
     async def act(self, mode: str, *, timeout_s: float = 10.0, **arguments: object) -> Report:
         """Let the hostile server do `mode`."""

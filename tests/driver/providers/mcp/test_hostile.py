@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from time import process_time
 
 import anyio
 import pytest
@@ -19,8 +18,9 @@ from driver.core.attempts import (
     Silence,
     TaskPending,
 )
+from driver.providers.mcp.pace import FREE_UNITS, REST_S, TURN_UNITS, Pace
 from store.records import JsonObject, JsonValue
-from tests.driver.providers.mcp.stage import Stage, gone, staged, stdio
+from tests.driver.providers.mcp.stage import DEADLINE_S, Stage, gone, staged, stdio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.lane]
 
@@ -141,15 +141,42 @@ async def test_a_connection_that_cannot_be_trusted_is_given_up(stage: Stage, mod
     assert len(stage.pids()) == 2
 
 
-async def test_a_server_that_chatters_is_read_slowly_until_its_deadline(stage: Stage) -> None:
-    """Good messages that nobody asked for are no garbage, and get no more than their share of our time."""
+async def chatter(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> tuple[int, float]:
+    """Let the server chatter until the deadline; return how many messages were taken, and how many may be."""
+    taken = 0
+    said = Pace.said
+
+    async def counted(pace: Pace, size: int) -> None:
+        nonlocal taken
+        taken += 1
+        await said(pace, size)
+
+    monkeypatch.setattr(Pace, "said", counted)
     assert await works(stage)
-    used = process_time()
-    report = await stage.act("chatters", timeout_s=1)
+    taken, began = 0, anyio.current_time()
+    report = await stage.act("chatters", timeout_s=DEADLINE_S)
+    turns = (anyio.current_time() - began) / REST_S
     assert isinstance(report, Silence)
     assert report.cause == "deadline"
-    assert process_time() - used < 0.3
+    return taken, FREE_UNITS + (turns + 2) * TURN_UNITS
+
+
+async def test_a_server_that_chatters_is_read_slowly_until_its_deadline(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Good messages that nobody asked for are no garbage, and get no more than their share of our time."""
+    taken, allowed = await chatter(stage, monkeypatch)
+    assert FREE_UNITS < taken <= allowed
     assert await works(stage)
+
+
+async def test_without_the_rests_a_server_that_chatters_is_read_at_full_speed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: it takes more than its share, and not a little more."""
+    monkeypatch.setattr("driver.providers.mcp.pace.REST_S", 0.0)
+    taken, allowed = await chatter(stage, monkeypatch)
+    assert taken > 2 * allowed
 
 
 async def test_garbage_ends_the_wait_and_a_late_answer_still_counts(stage: Stage) -> None:
@@ -263,7 +290,7 @@ async def test_an_answer_to_nobody_answers_nothing(stage: Stage, request_id: str
     """A wrong id reaches no call: the right one waits until its deadline."""
     assert await works(stage)
     line = f'{{"jsonrpc":"2.0","id":{request_id},"result":{{"content":[]}}}}'
-    report = await stage.act("verbatim", line=line, timeout_s=0.3)
+    report = await stage.act("verbatim", line=line, timeout_s=DEADLINE_S)
     assert isinstance(report, Silence)
 
 

@@ -11,6 +11,7 @@ from driver.core.attempts import Answered, HttpStatus, PeerError, Silence
 from driver.providers.mcp.jsonrpc import notification, write_message
 from store.records import JsonObject
 from tests.driver.providers.mcp.site import connected, hangs_up, says, succeeds
+from tests.driver.providers.mcp.stage import DEADLINE_S
 from tests.driver.providers.mcp.web import (
     LEGACY,
     MODERN,
@@ -28,18 +29,19 @@ pytestmark = pytest.mark.anyio
 # ------------------------------------------------------------------ patience
 
 
-async def slowly(_server: Web, stream: SocketStream, request: Request) -> None:
-    """Answer after 0.3 s."""
-    await anyio.sleep(0.3)
-    await stream.send(rpc(request, done("late")))
-
-
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_a_late_answer_over_http_is_heard(tmp_path: Path, era: str) -> None:
     """The request goes on after our deadline, and the peer is not told to stop it."""
-    async with connected(tmp_path, slowly, era=era) as (server, stage):
-        call = stage.call("act", timeout_s=0.1)
-        assert await stage.dispatch(call) == Silence(cause="deadline", message="no answer within 0.1 s")
+    answers = anyio.Event()
+
+    async def late(_server: Web, stream: SocketStream, request: Request) -> None:
+        await answers.wait()
+        await stream.send(rpc(request, done("late")))
+
+    async with connected(tmp_path, late, era=era) as (server, stage):
+        call = stage.call("act", timeout_s=DEADLINE_S)
+        assert await stage.dispatch(call) == Silence(cause="deadline", message="no answer within 1 s")
+        answers.set()
         await stage.hear()
         assert [operation_id for operation_id, _, _ in stage.late] == [call.operation_id]
         assert not [request for request in server.requests if request.rpc == "notifications/cancelled"]
@@ -51,8 +53,8 @@ async def test_a_peer_over_http_is_told_when_nobody_listens_any_more(tmp_path: P
     async def never(_server: Web, _stream: SocketStream, _request: Request) -> None:
         await anyio.sleep_forever()
 
-    async with connected(tmp_path, never, era=LEGACY) as (server, stage):
-        await stage.act("x", timeout_s=0.1)
+    async with connected(tmp_path, never, era=LEGACY, late_result_s=0.3) as (server, stage):
+        await stage.act("x", timeout_s=DEADLINE_S)
         (call,) = server.calls()
         params: JsonObject = {"requestId": call.body["id"], "reason": "nobody waits any more"}
         with anyio.fail_after(30):
@@ -72,8 +74,7 @@ async def test_a_cancellation_hangs_up_where_there_is_no_other_sign(tmp_path: Pa
         hung_up.set()
 
     async with connected(tmp_path, listens) as (server, stage):
-        with anyio.move_on_after(0.1):
-            await stage.act("x")
+        await stage.cancel(stage.call("act", {"mode": "x"}))
         with anyio.fail_after(30):
             await hung_up.wait()
         assert stage.late == []
@@ -89,7 +90,7 @@ async def test_a_server_that_hangs_for_ever_ends_at_our_deadline(tmp_path: Path)
 
     async with connected(tmp_path, never) as (_, stage):
         with anyio.fail_after(30):
-            report = await stage.act("x", timeout_s=0.2)
+            report = await stage.act("x", timeout_s=DEADLINE_S)
         assert isinstance(report, Silence)
         assert report.cause == "deadline"
 

@@ -7,18 +7,21 @@ from pathlib import Path
 import anyio
 import pytest
 
-from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence
-from tests.driver.providers.mcp.stage import Stage, gone, is_running, program, staged, stdio
+from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence, ToolCall
+from driver.providers.listening import Listening
+from store.records import JsonObject
+from tests.driver.providers.mcp.stage import DEADLINE_S, Stage, gone, is_running, program, staged, stdio
 
 pytestmark = pytest.mark.anyio
 
 PING_S = 0.4
+LISTENED_S = 0.3
 SENT = [Phase.WRITING, Phase.WRITTEN]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same patience, in less time."""
+    """The same patience with who is deaf, in less time: who only is slow would be taken for deaf as well."""
     monkeypatch.setattr("driver.providers.mcp.life.PING_S", PING_S)
     monkeypatch.setattr("driver.providers.mcp.child.POLITE_EXIT_S", 0.2)
 
@@ -37,13 +40,24 @@ def cancelled(stage: Stage) -> int:
     return sum("cancelled" in effect for effect in stage.effects())
 
 
-async def test_a_deadline_ends_the_wait_and_a_late_answer_is_told_to_its_own_call(stage: Stage) -> None:
+async def told(stage: Stage) -> None:
+    """Return once the server has heard of a cancellation; honest calls are answered meanwhile."""
+    with anyio.fail_after(30):
+        while not cancelled(stage):
+            assert isinstance(await stage.act("honest"), Answered)
+
+
+async def test_a_deadline_ends_the_wait_and_a_late_answer_is_told_to_its_own_call(
+    stage: Stage, tmp_path: Path
+) -> None:
     """Silence at the deadline, the peer goes on undisturbed, and what comes then is handed over once."""
-    call = stage.call("act", {"mode": "late", "seconds": 0.3}, timeout_s=0.1)
+    gate = tmp_path / "gate"
+    call = stage.call("act", {"mode": "late", "until": str(gate)}, timeout_s=DEADLINE_S)
     report = await stage.dispatch(call)
-    assert report == Silence(cause="deadline", message="no answer within 0.1 s")
+    assert report == Silence(cause="deadline", message="no answer within 1 s")
     assert stage.phases == SENT
     assert isinstance(await stage.act("honest"), Answered)
+    gate.touch()
     await stage.hear()
     ((operation_id, attempt, late),) = stage.late
     assert (operation_id, attempt) == (call.operation_id, 1)
@@ -55,42 +69,53 @@ async def test_a_deadline_ends_the_wait_and_a_late_answer_is_told_to_its_own_cal
 async def test_an_answer_beyond_the_late_window_is_dropped(tmp_path: Path) -> None:
     """After `late_result_s` nobody listens any more, and the answer reaches no other call."""
     ledger = tmp_path / "ledger"
+    gate = tmp_path / "gate"
     async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=0.1) as stage:
-        await stage.act("late", seconds=0.5, timeout_s=0.1)
-        report = await stage.act("late", seconds=0.6, timeout_s=5)
-        assert isinstance(report, Answered)
+        call = stage.call("act", {"mode": "late", "until": str(gate)}, timeout_s=DEADLINE_S)
+        assert isinstance(await stage.dispatch(call), Silence)
+        assert isinstance(stage.provider, Listening)
+        await stage.provider.listened(call.operation_id, call.attempt)
+        gate.touch()
+        assert isinstance(await stage.act("late", seconds=0.2), Answered)
         assert stage.late == []
 
 
 async def test_the_peer_is_told_when_nobody_listens_any_more(tmp_path: Path) -> None:
     """A server that is told drops its answer or stops halfway: told at the deadline, it could not be late."""
     ledger = tmp_path / "ledger"
-    async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=0.3) as stage:
-        await stage.act("silent", timeout_s=0.1)
-        assert isinstance(await stage.act("honest"), Answered)
-        assert cancelled(stage) == 0
-        with anyio.fail_after(30):
-            while not cancelled(stage):
-                assert isinstance(await stage.act("honest"), Answered)
+    async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=LISTENED_S) as stage:
+        began = anyio.current_time()
+        await stage.act("silent", timeout_s=DEADLINE_S)
+        await told(stage)
+        assert anyio.current_time() - began >= DEADLINE_S + LISTENED_S
         assert isinstance(await stage.act("honest"), Answered)
         assert cancelled(stage) == 1
 
 
-async def test_an_error_that_answers_our_cancellation_is_no_late_answer(stage: Stage) -> None:
+async def test_an_error_that_answers_our_cancellation_is_no_late_answer(stage: Stage, tmp_path: Path) -> None:
     """It says that the tool was interrupted somewhere, which is what we knew; any other error is told."""
-    await stage.act("late-error", code=-32800, seconds=0.2, timeout_s=0.1)
-    await stage.act("late-error", code=-32603, seconds=0.3, timeout_s=0.1)
-    await stage.hear()
+    calls: list[ToolCall] = []
+    for code in (-32800, -32603):
+        arguments: JsonObject = {"mode": "late-error", "code": code, "until": str(tmp_path / str(code))}
+        calls.append(stage.call("act", arguments, timeout_s=DEADLINE_S))
+        assert isinstance(await stage.dispatch(calls[-1]), Silence)
+    assert isinstance(stage.provider, Listening)
+    with anyio.fail_after(20):
+        (tmp_path / "-32800").touch()
+        await stage.provider.listened(calls[0].operation_id, 1)
+        (tmp_path / "-32603").touch()
+        await stage.hear()
     assert [report for _, _, report in stage.late] == [PeerError(code=-32603, message="cancelled")]
 
 
-async def test_a_cancelled_call_tells_the_peer_and_listens_on(stage: Stage) -> None:
+async def test_a_cancelled_call_tells_the_peer_and_listens_on(stage: Stage, tmp_path: Path) -> None:
     """Cancelling the caller's scope is a cancellation of the call; its answer may still come late."""
-    call = stage.call("act", {"mode": "late", "seconds": 0.3})
-    with anyio.move_on_after(0.1) as scope:
-        await stage.dispatch(call)
-    assert scope.cancelled_caught
+    gate = tmp_path / "gate"
+    call = stage.call("act", {"mode": "late", "until": str(gate)})
+    await stage.cancel(call)
     assert stage.phases == SENT
+    await told(stage)
+    gate.touch()
     await stage.hear()
     assert [operation_id for operation_id, _, _ in stage.late] == [call.operation_id]
     assert cancelled(stage) == 1
@@ -117,21 +142,23 @@ async def test_a_call_past_its_deadline_never_leaves(stage: Stage) -> None:
 
 async def test_a_server_that_answers_pings_is_kept_after_a_deadline(stage: Stage) -> None:
     """A slow call is no reason to replace a server that listens."""
-    assert isinstance(await stage.act("silent", timeout_s=0.1), Silence)
+    assert isinstance(await stage.act("silent", timeout_s=DEADLINE_S), Silence)
     assert isinstance(await stage.act("honest"), Answered)
     assert len(stage.pids()) == 1
 
 
+@pytest.mark.usefixtures("hurried")
 async def test_a_deaf_server_is_replaced_and_only_listened_to(tmp_path: Path) -> None:
     """Calls are held while it is pinged, a fresh server takes them, and its late answer still counts."""
-    ledger = tmp_path / "ledger"
-    async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=10) as stage:
+    ledger, gate = tmp_path / "ledger", tmp_path / "gate"
+    async with staged(stdio("hostile_mcp.py", ledger), ledger) as stage:
         assert stage.provider is not None
         began = anyio.current_time()
-        assert isinstance(await stage.act("deaf", seconds=2, timeout_s=0.1), Silence)
+        assert isinstance(await stage.act("deaf", until=str(gate), timeout_s=DEADLINE_S), Silence)
         assert not stage.provider.ready(stage.call("act", {"mode": "honest"}))
         assert isinstance(await stage.act("honest"), Answered)
         assert anyio.current_time() - began >= PING_S
+        gate.touch()
         await stage.hear()
         ((_, _, late),) = stage.late
         assert isinstance(late, Answered)
@@ -141,23 +168,25 @@ async def test_a_deaf_server_is_replaced_and_only_listened_to(tmp_path: Path) ->
         assert len(stage.pids()) == 2
 
 
+@pytest.mark.usefixtures("hurried")
 async def test_a_deaf_server_is_ended_when_nobody_listens_to_it_any_more(tmp_path: Path) -> None:
     """After `late_result_s` the old process is gone, and the new one serves on."""
     ledger = tmp_path / "ledger"
     async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=0.1) as stage:
         await stage.act("honest")
         (old,) = stage.pids()
-        await stage.act("deaf", timeout_s=0.1)
+        await stage.act("deaf", timeout_s=DEADLINE_S)
         await stage.act("honest")
         (new,) = stage.pids() - {old}
         await gone(old)
         assert is_running(new)
 
 
+@pytest.mark.usefixtures("hurried")
 async def test_a_deaf_server_is_ended_at_once_when_the_provider_closes(stage: Stage) -> None:
     """A drain does not wait for the late window; a call that still waits gets its silence."""
     assert stage.provider is not None
-    await stage.act("deaf", timeout_s=0.1)
+    await stage.act("deaf", timeout_s=DEADLINE_S)
     reports: list[Report] = []
 
     async def one() -> None:
@@ -173,13 +202,14 @@ async def test_a_deaf_server_is_ended_at_once_when_the_provider_closes(stage: St
     assert not any(is_running(pid) for pid in stage.pids())
 
 
+@pytest.mark.usefixtures("hurried")
 async def test_what_a_full_pipe_did_not_take_can_be_withdrawn(stage: Stage) -> None:
     """A server that reads nothing leaves calls in our queue: past their deadline they are not sent."""
     reports: list[tuple[list[Phase], Report]] = []
 
     async def one(size: int) -> None:
         phases: list[Phase] = []
-        call = stage.call("act", {"mode": "honest", "pad": "x" * size}, timeout_s=0.5)
+        call = stage.call("act", {"mode": "honest", "pad": "x" * size}, timeout_s=DEADLINE_S)
         assert stage.provider is not None
         reports.append((phases, await stage.provider.dispatch(call, phases.append)))
         if len(reports) == 2:
@@ -207,7 +237,7 @@ async def test_a_start_that_outlasts_the_deadline_is_not_sent(tmp_path: Path) ->
     """The deadline counts from `dispatch`, and a start under way goes on for whoever calls next."""
     ledger = tmp_path / "ledger"
     async with staged(program(tmp_path, ["sleep", "60"]), ledger) as stage:
-        report = await stage.dispatch(stage.call("any", timeout_s=0.2))
+        report = await stage.dispatch(stage.call("any", timeout_s=DEADLINE_S))
         assert isinstance(report, NotSent)
         assert report.reason == "deadline"
         assert stage.phases == [Phase.CONNECTING]
@@ -215,13 +245,15 @@ async def test_a_start_that_outlasts_the_deadline_is_not_sent(tmp_path: Path) ->
 
 async def test_a_caller_that_gives_up_does_not_end_the_start(tmp_path: Path) -> None:
     """The server is started in a task of its own: another caller still gets it."""
-    ledger = tmp_path / "ledger"
-    argv = ["sh", "-c", f'sleep 0.3; exec "{sys.executable}" -I -S "$0" "$1"']
+    ledger, gate = tmp_path / "ledger", tmp_path / "gate"
+    script = f'until test -e {gate}; do sleep 0.02; done; exec "{sys.executable}" -I -S "$0" "$1"'
     server = stdio("hostile_mcp.py", ledger)
-    slow = program(tmp_path, [*argv, server.argv[3], str(ledger)])
+    slow = program(tmp_path, ["sh", "-c", script, server.argv[3], str(ledger)])
     async with staged(slow, ledger) as stage:
-        with anyio.move_on_after(0.1):
+        with anyio.move_on_after(0.1) as scope:
             await stage.act("honest")
+        assert scope.cancelled_caught
+        gate.touch()
         assert isinstance(await stage.act("honest"), Answered)
         assert len(stage.effects()) == 1
 
