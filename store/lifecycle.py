@@ -13,6 +13,10 @@ while a late answer, a probe or an operator may still settle its effect.
 * The effect is a function of the evidence and of nothing else (`judge`). Evidence belongs to one attempt and
   has a rank; weaker evidence never overrides stronger. Any attempt that occurred makes the operation
   `occurred`; all attempts `none` makes it `none`; anything else is `unknown`.
+* The order in which evidence arrives changes nothing, with one exception: of operators' verdicts the newest
+  stands, for a second one is recorded only where it overrides the first. Where other words of one rank
+  differ, the most careful one stands: what one of them saw happen is never tried again because another did
+  not see it. Two words of the highest rank that differ are a contradiction (`contradictions`).
 * What the pair of them means for the rest of the product (is it listed as unsettled, does it guard against
   look-alikes) is one function for each question, over `Standing`.
 """
@@ -65,6 +69,9 @@ RANK: Final = MappingProxyType(
         Source.SUPERVISOR: 1,
     }
 )
+
+RANK_MAX: Final = max(RANK.values())
+"""The rank of what nothing overrides: a provider's answer, the daemon's proof, a shim's record."""
 
 OPEN: Final = frozenset({State.ACCEPTED, State.AWAITING_APPROVAL, State.STARTED})
 ENDED: Final = frozenset(State) - OPEN
@@ -147,10 +154,11 @@ UNDECIDED: Final = Judgement(Effect.UNKNOWN, None)
 
 
 def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
-    """Return what `evidence` proves about an operation of `attempts` attempts, whatever order it arrived in.
+    """Return what `evidence` proves about an operation of `attempts` attempts.
 
-    An operation that never started counts as one attempt. The source named is that of the weakest attempt
-    that the conclusion rests on: of `occurred`, the strongest that says so; of `none`, the weakest.
+    The order counts among an operator's verdicts only. An operation that never started counts as one attempt.
+    The source named is that of the weakest attempt that the conclusion rests on: of `occurred`, the strongest
+    that says so; of `none`, the weakest.
     """
     found: dict[int, list[Evidence]] = {}
     for item in evidence:
@@ -158,15 +166,27 @@ def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
     verdicts = [_judge_attempt(items) for items in found.values()]
     occurred = [v for v in verdicts if v.effect is Effect.OCCURRED]
     if occurred:
-        return max(occurred, key=_rank)
+        return max(occurred, key=_strength)
     if verdicts and len(verdicts) >= max(attempts, 1) and all(v.effect is Effect.NONE for v in verdicts):
-        return min(verdicts, key=_rank)
+        return min(verdicts, key=_strength)
     said_unknown = [v for v in verdicts if v.by is not None and v.effect is Effect.UNKNOWN]
-    return max(said_unknown, key=_rank, default=UNDECIDED)
+    return max(said_unknown, key=_strength, default=UNDECIDED)
+
+
+def contradictions(known: Iterable[Evidence], late: Evidence) -> tuple[Evidence, ...]:
+    """Return what of `known` says the opposite of `late` about the same attempt, both of the highest rank."""
+    opposite = _OPPOSITE.get(late.effect)
+    if opposite is None or RANK[late.source] < RANK_MAX:
+        return ()
+    return tuple(
+        item
+        for item in known
+        if item.attempt == late.attempt and item.effect is opposite and RANK[item.source] == RANK_MAX
+    )
 
 
 def _judge_attempt(evidence: Sequence[Evidence]) -> Judgement:
-    """The strongest evidence of one attempt decides it; at equal rank, the newest.
+    """The strongest evidence of one attempt decides it.
 
     A person's or a model's `unknown` is a word too, and stands where nothing of at least its rank says more.
     """
@@ -174,15 +194,26 @@ def _judge_attempt(evidence: Sequence[Evidence]) -> Judgement:
     if not words:
         return UNDECIDED
     best = max(RANK[e.source] for e in words)
-    last = [e for e in words if RANK[e.source] == best][-1]
-    return Judgement(last.effect, last.source)
+    strongest = [e for e in words if RANK[e.source] == best]
+    word = strongest[-1] if best == RANK[Source.OPERATOR] else max(strongest, key=_care)
+    return Judgement(word.effect, word.source)
 
 
 _VERDICTS: Final = frozenset({Source.OPERATOR, Source.SUPERVISOR})
+_OPPOSITE: Final = MappingProxyType({Effect.NONE: Effect.OCCURRED, Effect.OCCURRED: Effect.NONE})
+_CAREFUL: Final = (Effect.NONE, Effect.UNKNOWN, Effect.OCCURRED)
+_SOURCES: Final = tuple(reversed(Source))
 
 
-def _rank(judgement: Judgement) -> int:
-    return 0 if judgement.by is None else RANK[judgement.by]
+def _care(word: Evidence) -> tuple[int, int]:
+    return _CAREFUL.index(word.effect), _SOURCES.index(word.source)
+
+
+def _strength(judgement: Judgement) -> tuple[int, int]:
+    """By rank; between sources of one rank, in the order in which `Source` names them."""
+    if judgement.by is None:
+        return 0, 0
+    return RANK[judgement.by], _SOURCES.index(judgement.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """States, moves, evidence and standing."""
 
+from itertools import permutations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from store.lifecycle import (
     MOVES,
     OPEN,
     RANK,
+    RANK_MAX,
     Effect,
     Evidence,
     IllegalMove,
@@ -17,6 +20,7 @@ from store.lifecycle import (
     Standing,
     State,
     advance,
+    contradictions,
     guards,
     is_listed,
     is_settled,
@@ -100,6 +104,74 @@ def test_the_order_of_arrival_does_not_matter_between_ranks(order: list[Source])
     }
     judgement = judge([Evidence(1, effects[source], source) for source in order], 1)
     assert judgement == Judgement(Effect.NONE, Source.OPERATOR)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> tuple[list[Evidence], list[Evidence]]:
+    """Evidence in two orders, in which the operators' words about one attempt keep theirs."""
+    evidence = draw(st.lists(EVIDENCE, max_size=8))
+    shuffled = draw(st.permutations(evidence))
+    words = {
+        attempt: [e for e in evidence if e.attempt == attempt and e.source is Source.OPERATOR]
+        for attempt in range(1, 4)
+    }
+    ordered = [words[e.attempt].pop(0) if e.source is Source.OPERATOR else e for e in shuffled]
+    return evidence, ordered
+
+
+@given(arrivals(), st.integers(1, 3))
+def test_the_effect_is_the_same_in_whatever_order_evidence_arrives(
+    orders: tuple[list[Evidence], list[Evidence]], attempts: int
+) -> None:
+    """I7: the effect, and whose word it is, are a function of the evidence; only an override has an order."""
+    evidence, other = orders
+    assert judge(evidence, attempts) == judge(other, attempts)
+
+
+@given(
+    st.lists(EVIDENCE, max_size=5, unique_by=lambda item: (item.attempt, RANK[item.source])),
+    st.integers(1, 3),
+)
+def test_one_word_of_each_rank_has_one_meaning_in_all_its_permutations(
+    evidence: list[Evidence], attempts: int
+) -> None:
+    """Every order there is, not a sample: with one word of each rank, nothing has an order."""
+    assert len({judge(order, attempts) for order in permutations(evidence)}) == 1
+
+
+def test_between_operators_the_newest_word_stands() -> None:
+    """A second one is recorded only as an override of the first."""
+    words = [Evidence(1, effect, Source.OPERATOR) for effect in (Effect.OCCURRED, Effect.NONE)]
+    assert judge(words, 1) == Judgement(Effect.NONE, Source.OPERATOR)
+    assert judge(words[::-1], 1) == Judgement(Effect.OCCURRED, Source.OPERATOR)
+
+
+@pytest.mark.parametrize("source", [source for source in Source if source is not Source.OPERATOR])
+def test_between_other_words_of_one_rank_the_most_careful_stands(source: Source) -> None:
+    """What somebody saw happen is not taken back because somebody alike did not see it."""
+    words = [Evidence(1, effect, source) for effect in (Effect.OCCURRED, Effect.NONE)]
+    assert {judge(order, 1) for order in permutations(words)} == {Judgement(Effect.OCCURRED, source)}
+
+
+@given(st.lists(EVIDENCE), EVIDENCE)
+def test_a_contradiction_is_of_one_attempt_and_of_the_highest_rank(
+    known: list[Evidence], late: Evidence
+) -> None:
+    """Each pair is the opposite of the other; weaker words differ without contradicting."""
+    found = contradictions(known, late)
+    assert all(item in known for item in found)
+    for item in found:
+        assert item.attempt == late.attempt
+        assert {item.effect, late.effect} == {Effect.NONE, Effect.OCCURRED}
+        assert RANK[item.source] == RANK[late.source] == RANK_MAX
+        assert late in contradictions([late], item)
+    missed = [item for item in known if item not in found and item.attempt == late.attempt]
+    if RANK[late.source] == RANK_MAX and late.effect is not Effect.UNKNOWN:
+        assert not [
+            item
+            for item in missed
+            if RANK[item.source] == RANK_MAX and item.effect not in (late.effect, Effect.UNKNOWN)
+        ]
 
 
 @given(STANDINGS)
