@@ -331,9 +331,41 @@ class _DeadLetters(Paged):
             self.found(f"dead letter {row[0]}", "it does not match its digest")
 
 
+class _Triages(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "triages"
+    statement = "verify_triages"
+
+    def look(self, row: Row) -> None:
+        if row_digest(*row[1:-1]) != row[-1]:
+            self.found(f"triage of run {row[0]}", "it does not match its digest")
+
+
+class _Observations(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "observations"
+    statement = "verify_observations"
+
+    def look(self, row: Row) -> None:
+        if row_digest(*row[1:-1]) != row[-1]:
+            self.found(f"observation {row[0]}", "it does not match its digest")
+
+
 def bounded() -> tuple[Check, ...]:
     """Return fresh checks whose every page takes a bounded time."""
-    return _Schema(), _Events(), _Payloads(), _Commands(), _Operations(), _Deliveries(), _DeadLetters()
+    return (
+        _Schema(),
+        _Events(),
+        _Payloads(),
+        _Commands(),
+        _Operations(),
+        _Deliveries(),
+        _DeadLetters(),
+        _Triages(),
+        _Observations(),
+    )
 
 
 def all_checks() -> tuple[Check, ...]:

@@ -188,6 +188,29 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriageRecord:
+    """How often a triage model was asked about a run since its last verdict, and when it may be again."""
+
+    run_id: RunId
+    attempts: int
+    not_before: Timestamp
+
+
+Side: TypeAlias = Literal["before", "after"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationRecord:
+    """What a reading command printed before an attempt began, or after it had ended."""
+
+    operation_id: OperationId
+    attempt: int
+    side: Side
+    at: Timestamp
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
     """One arrival of a command at the daemon."""
 

@@ -35,7 +35,9 @@ from store.records import (
     OperationId,
     Origin,
     RunId,
+    Side,
     StoredEvent,
+    TriageRecord,
     timestamp,
 )
 from store.tables import (
@@ -120,6 +122,25 @@ class Transaction(View):
         ledger = self._write()
         ledger.execute("insert_delivery", (command.id, at, answer, row_digest(command.id, at, answer)))
         ledger.execute("trim_deliveries", (command.id, DELIVERIES_MAX))
+
+    def set_triage(self, triage: TriageRecord) -> None:
+        """Record how the triage of a run stands: before a model is asked, and when that came to nothing."""
+        digest = row_digest(triage.run_id, triage.attempts, triage.not_before)
+        values = (triage.attempts, triage.not_before, digest, triage.run_id)
+        self._write().execute("set_triage", values)
+
+    def end_triage(self, run_id: RunId) -> None:
+        """Forget what was tried: there is a verdict."""
+        self._write().execute("end_triage", (run_id,))
+
+    def note_observation(self, operation_id: OperationId, attempt: int, side: Side, text: str) -> None:
+        """Record what a reading command printed around an attempt. The first word about each side stands."""
+        row = find_operation(self.ledger, operation_id)
+        if row is None:
+            raise ImpossibleEvent(kind="observation", problem=f"there is no operation {operation_id}")
+        at = timestamp(self.now)
+        digest = row_digest(row.id, attempt, side, at, text)
+        self._write().execute("insert_observation", (row.id, attempt, side, at, text, digest))
 
     def raise_fence(self, reason: str, detail: str) -> None:
         """Stop the daemon from acting, durably. A fence that stands already stays as it is."""

@@ -24,6 +24,7 @@ from store.records import (
     EvidenceRecord,
     Fence,
     JournalId,
+    ObservationRecord,
     OperationFilter,
     OperationId,
     OperationRecord,
@@ -33,6 +34,7 @@ from store.records import (
     StoredData,
     StoredEvent,
     Timestamp,
+    TriageRecord,
 )
 from store.tables import Row, command_row, find_command, find_operation, operation_row
 
@@ -49,6 +51,9 @@ PAGE_MAX: Final = 1_024
 WINDOW: Final = 4_096
 """Operations that one page of a listing looks at, about 10 ms: where their filter matches few of them, the
 page is short, and its `next` goes on."""
+
+OBSERVATIONS_MAX: Final = 8
+"""Observations of one operation that are handed out: those of its newest attempts."""
 
 _EVER: Final = 2**62
 """A cursor above every rowid."""
@@ -254,6 +259,46 @@ class View:
         """Return the runs that this one resumes, directly or through others, at most `RESUMED_MAX`."""
         return tuple(
             row[0] for row in self.ledger.execute("resumed", (run_id, RESUMED_MAX)) if row[0] != run_id
+        )
+
+    # ------------------------------------------------------------ triage
+
+    def unsettled_runs(self, after: int, limit: int) -> Page[RunRecord]:
+        """Return a page of the runs that have unsettled operations, the one that began first first.
+
+        `after` is the `next` of the page before, or 0.
+        """
+        count = _bounded(limit)
+        rows = self.ledger.execute("unsettled_runs", (after, count + 1)).fetchall()
+        items = tuple(_run(row) for row in rows[:count])
+        return Page(items=items, next=rows[count - 1][0] if len(rows) > count else None)
+
+    def unsettled_of_run(self, run_id: RunId, limit: int) -> tuple[OperationRecord, ...]:
+        """Return the unsettled operations of a run, oldest first."""
+        rows = self.ledger.execute("unsettled_of_run", (run_id, _bounded(limit)))
+        return tuple(operation_row(row).record for row in rows)
+
+    def settled_of_run(self, run_id: RunId, limit: int) -> tuple[OperationRecord, ...]:
+        """Return the newest settled operations of a run, newest first; the newest `WINDOW` are looked at."""
+        wanted: dict[str, object] = {"run_id": run_id, "window": WINDOW - 1, "limit": _bounded(limit)}
+        rows = self.ledger.execute("settled_of_run", wanted)
+        return tuple(operation_row(row).record for row in rows)
+
+    def has_open_operations(self, run_id: RunId) -> bool:
+        """Whether anything in the run has not ended: it runs, or waits for its turn or for an approval."""
+        return self.ledger.execute("open_in_run", (run_id,)).fetchone() is not None
+
+    def triage(self, run_id: RunId) -> TriageRecord | None:
+        """Return how the triage of a run stands; None where no model was asked since its last verdict."""
+        row = self.ledger.execute("triage", (run_id,)).fetchone()
+        return None if row is None else TriageRecord(run_id=run_id, attempts=row[0], not_before=row[1])
+
+    def observations(self, operation_id: OperationId) -> tuple[ObservationRecord, ...]:
+        """Return what was seen around the newest attempts: the newest first, `before` before `after`."""
+        rows = self.ledger.execute("observations", (operation_id, OBSERVATIONS_MAX))
+        return tuple(
+            ObservationRecord(operation_id=operation_id, attempt=attempt, side=side, at=at, text=text)
+            for attempt, side, at, text in rows
         )
 
     # ------------------------------------------------------------ events

@@ -2,8 +2,9 @@
 
 from store.journal import Journal
 from store.lifecycle import Effect
-from store.records import RunId
+from store.records import RunId, TriageRecord
 from tests.store.drafts import (
+    LATER,
     accepted,
     accepted_command,
     command_id,
@@ -12,6 +13,7 @@ from tests.store.drafts import (
     failed,
     late,
     not_executed,
+    operation_id,
     reconciled,
     recording,
     refused,
@@ -37,5 +39,8 @@ async def fill(journal: Journal) -> None:
     await journal.transact(recording(accepted(8), started(8), succeeded(8, result="x" * 70_000)))
     await journal.transact(recording(secret(11), started(11), secret(12), started(12), succeeded(12)))
     await journal.transact(lambda tx: tx.note_delivery(command_id(1), "accepted"))
+    waits = TriageRecord(run_id=RunId("run-2"), attempts=1, not_before=LATER)
+    await journal.transact(lambda tx: tx.set_triage(waits))
+    await journal.transact(lambda tx: tx.note_observation(operation_id(3), 1, "before", "clean\n"))
     await journal.transact(lambda tx: tx.park(2, "invalid", "too long"))
     await journal.transact(lambda tx: tx.acknowledge(3))

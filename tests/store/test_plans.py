@@ -30,6 +30,7 @@ OFFLINE = {name for name in STATEMENTS if name.startswith(("all_", "verify_"))}
 SCANS = {
     # the recursion's own queue, whose length is bounded by its LIMIT
     "resumed": {"SCAN s"},
+    "unsettled_runs": {"SCAN f"},
 }
 
 
@@ -64,6 +65,11 @@ def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: st
         ("floor_unsettled", "operations_unsettled"),
         ("events_of_operation", "events_of_operation"),
         ("deliveries", "deliveries_of_command"),
+        ("unsettled_runs", "operations_unsettled_of_run"),
+        ("unsettled_of_run", "operations_unsettled_of_run"),
+        ("settled_of_run", "operations_of_run"),
+        ("open_in_run", "operations_open"),
+        ("observations", "observations_of_operation"),
     ],
 )
 def test_each_listing_uses_the_index_that_was_made_for_it(

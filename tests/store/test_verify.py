@@ -116,6 +116,8 @@ DAMAGE = [
     ("UPDATE deliveries SET at = '2031'", "deliveries"),
     ("UPDATE dead_letters SET code = 'retired'", "dead letters"),
     ("UPDATE dead_letters SET message = ''", "dead letters"),
+    ("UPDATE triages SET attempts = 2", "triages"),
+    ("UPDATE observations SET body = 'changed'", "observations"),
 ]
 
 
