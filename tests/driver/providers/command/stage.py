@@ -24,6 +24,8 @@ from store.records import JsonObject, OperationId
 
 ANY: Final = Program.declared("=arguments.argv")
 """The tool `run`: whatever its argument `argv` says."""
+DEADLINE_S = 3.0
+"""For a call that is ended for its time: by then its program runs, however busy the machine is."""
 _marks = count(os.getpid() * 1_000)
 
 

@@ -15,7 +15,7 @@ from driver.core.expressions import Expression
 from driver.providers.command.settings import Program
 from store.lifecycle import Effect
 from store.records import JsonValue
-from tests.driver.providers.command.stage import STOP, Gate, answer, ending, settings, sh, staged
+from tests.driver.providers.command.stage import DEADLINE_S, STOP, Gate, answer, ending, settings, sh, staged
 
 pytestmark = pytest.mark.anyio
 
@@ -207,7 +207,7 @@ async def test_deadline_before_the_start_is_not_executed(tmp_path: Path) -> None
 async def test_deadline_while_it_runs_is_unknown(tmp_path: Path) -> None:
     """A program that we ended ourselves gave no answer, whatever it did on SIGTERM."""
     async with staged(settings(tmp_path)) as stage:
-        report = await stage.run(sh("trap 'echo bye; exit 0' TERM; sleep 60 & wait"), timeout_s=0.5)
+        report = await stage.run(sh("trap 'echo bye; exit 0' TERM; sleep 60 & wait"), timeout_s=DEADLINE_S)
         judged = ending(report, stage.phases[-1])
     assert isinstance(judged, Unknown)
     assert judged.reason == "execution_timeout"

@@ -10,7 +10,7 @@ import pytest
 
 from driver.core.attempts import Answered, Report, Silence
 from driver.providers.command.settings import Program
-from tests.driver.providers.command.stage import STOP, Gate, answer, settings, sh, staged
+from tests.driver.providers.command.stage import DEADLINE_S, STOP, Gate, answer, settings, sh, staged
 
 pytestmark = pytest.mark.anyio
 
@@ -155,6 +155,6 @@ def _small_disk(folder: Path) -> Generator[None]:
 async def test_an_interrupted_flood_is_ended(tmp_path: Path) -> None:
     """A program that writes without end is ended at its deadline like any other."""
     async with staged(settings(tmp_path, limited())) as stage:
-        report = await stage.run({"argv": ["cat", "/dev/zero"]}, tool="small", timeout_s=0.3)
+        report = await stage.run({"argv": ["cat", "/dev/zero"]}, tool="small", timeout_s=DEADLINE_S)
     assert isinstance(report, Silence)
     assert report.cause == "deadline"

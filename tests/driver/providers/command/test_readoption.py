@@ -21,6 +21,7 @@ from driver.providers.command.spool import Place, Spool
 from driver.providers.readoption import Finished, Lost, Running
 from store.records import JsonObject, OperationId
 from tests.driver.providers.command.stage import (
+    DEADLINE_S,
     STOP,
     Gate,
     Stage,
@@ -261,7 +262,7 @@ async def test_the_shim_keeps_the_deadline_alone(tmp_path: Path) -> None:
     """A program whose daemon never comes back ends at its deadline all the same, and is recorded so."""
     gate, marked = Gate(tmp_path), mark()
     script = f"setsid sleep {marked} & {STOP} sleep {marked}"
-    async with life(tmp_path, sh(script, *gate.paths), timeout_s=1.0) as first:
+    async with life(tmp_path, sh(script, *gate.paths), timeout_s=DEADLINE_S) as first:
         await gate.reached()
         shim = await first.shim()
         await first.kill()
@@ -278,7 +279,7 @@ async def test_the_shim_keeps_the_deadline_alone(tmp_path: Path) -> None:
 async def test_the_deadline_goes_on_after_readoption(tmp_path: Path) -> None:
     """A readopted program has the rest of its time, and not a new budget."""
     gate = Gate(tmp_path)
-    async with life(tmp_path, sh(f"{STOP} sleep 60", *gate.paths), timeout_s=1.5) as first:
+    async with life(tmp_path, sh(f"{STOP} sleep 60", *gate.paths), timeout_s=DEADLINE_S) as first:
         await gate.reached()
         await first.kill()
     async with staged(settings(tmp_path)) as stage:

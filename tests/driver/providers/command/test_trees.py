@@ -14,6 +14,7 @@ import pytest
 
 from driver.core.attempts import Answered, Report, Silence, ToolCall
 from tests.driver.providers.command.stage import (
+    DEADLINE_S,
     STOP,
     Gate,
     Stage,
@@ -71,7 +72,7 @@ async def test_a_deadline_ends_the_whole_tree(tmp_path: Path, group: bool) -> No
     """At the deadline everything is ended: what ignores SIGTERM, what left the session, what was orphaned."""
     marked = mark()
     async with staged(settings(tmp_path), group=group) as stage:
-        report = await stage.run(sh(f"trap '' TERM; {tree(marked)} wait"), timeout_s=1.0)
+        report = await stage.run(sh(f"trap '' TERM; {tree(marked)} wait"), timeout_s=DEADLINE_S)
         left = asleep(marked)
     assert isinstance(report, Silence)
     assert report.cause == "deadline"
@@ -178,7 +179,7 @@ async def test_a_stopped_shim_is_overdue(
     monkeypatch.setattr("driver.providers.command.provider.STOP_S", 0.2)
     marked, gate = mark(), Gate(tmp_path)
     async with staged(settings(tmp_path), group=group) as stage:
-        call = stage.call(sh(f"sleep {marked} & {STOP} wait", *gate.paths), timeout_s=1.0)
+        call = stage.call(sh(f"sleep {marked} & {STOP} wait", *gate.paths), timeout_s=DEADLINE_S)
         async with under_way(stage, call, gate) as found:
             os.kill((await stage.started(call)).pid, signal.SIGSTOP)
         left = asleep(marked)

@@ -20,6 +20,10 @@ ANSWERED = [Phase.CONNECTING, Phase.WRITING, Phase.WRITTEN, Phase.ANSWERED]
 """The phases of a call that was not prepared, and was answered."""
 
 
+DEADLINE_S = 1.5
+"""For a call that is not answered in time, on purpose: by then it must have left, on any machine."""
+
+
 class Stage:
     """The provider, and what it reported late."""
 

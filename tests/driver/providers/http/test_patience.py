@@ -21,6 +21,7 @@ from tests.driver.providers.http.site import (
     then_resets,
 )
 from tests.driver.providers.http.stage import (
+    DEADLINE_S,
     Stage,
     endpoint,
     on_stage,
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.anyio
 
 async def overdue(stage: Stage) -> ToolCall:
     """Let a call pass its deadline after it was sent, and return it."""
-    call = stage.call(timeout_s=0.3)
+    call = stage.call(timeout_s=DEADLINE_S)
     report = await stage.run(call)
     assert isinstance(report, Silence)
     assert report.cause == "deadline"
@@ -114,7 +115,7 @@ async def test_a_request_that_is_not_written_whole_by_the_deadline_is_cut_off() 
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         staged(settings(f"http://127.0.0.1:{shrunk(listener)}", tools)) as stage,
     ):
-        report = await stage.run(stage.call("act", {"text": "x" * 8_000_000}, timeout_s=0.3))
+        report = await stage.run(stage.call("act", {"text": "x" * 8_000_000}, timeout_s=DEADLINE_S))
         assert isinstance(report, Silence)
         assert (report.cause, stage.phases) == ("deadline", [Phase.WRITING])
         arrived = await anyio.to_thread.run_sync(drained, listener.extra(SocketAttribute.raw_socket))

@@ -21,6 +21,7 @@ from tests.driver.providers.http.site import (
 )
 from tests.driver.providers.http.stage import (
     ANSWERED,
+    DEADLINE_S,
     Stage,
     endpoint,
     on_stage,
@@ -127,7 +128,7 @@ async def test_a_connection_that_takes_too_long_is_not_sent(monkeypatch: pytest.
 async def test_a_deadline_before_the_first_byte_is_not_sent() -> None:
     """The deadline passes while the connection is made: nothing left, and nothing will."""
     async with deaf_site() as port, reaching(f"https://127.0.0.1:{port}") as stage:
-        report = await stage.dispatch(timeout_s=0.5)
+        report = await stage.dispatch(timeout_s=DEADLINE_S)
         assert isinstance(report, NotSent)
         assert (report.reason, stage.phases) == ("deadline", [Phase.CONNECTING])
 

@@ -7,6 +7,9 @@ import pytest
 from driver.providers.mcp.schema import Schema
 from store.records import JsonObject, JsonValue
 
+ENDLESS_S = 5.0
+"""Of CPU time. None of these takes a tenth of it; without a bound they take minutes, or years."""
+
 NAMED: JsonObject = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "n": {"type": "integer", "minimum": 0}},
@@ -55,9 +58,9 @@ def test_a_problem_names_the_place_and_the_rule(value: JsonValue, words: str | N
 )
 def test_a_schema_that_is_of_no_use_lets_everything_through(schema: JsonValue) -> None:
     """A broken schema is not the caller's fault; nothing is fetched, and nothing recurses for ever."""
-    began = time.monotonic()
+    began = time.process_time()
     assert problem(schema, {"a": 1}) is None
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < ENDLESS_S
 
 
 def test_draft_7_and_2020_12_are_both_understood() -> None:
@@ -106,9 +109,9 @@ def test_draft_7_and_2020_12_are_both_understood() -> None:
 )
 def test_no_schema_stops_the_loop(schema: JsonValue, value: JsonValue) -> None:
     """Patterns are not run, and what takes too many steps is let through."""
-    began = time.monotonic()
+    began = time.process_time()
     assert problem(schema, value) is None
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < ENDLESS_S
 
 
 def test_a_property_named_like_a_keyword_is_a_property() -> None:
