@@ -38,7 +38,7 @@ from driver.engine.posture import Posture
 from driver.engine.recovery import Recovered
 from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
-from driver.faults import Boundary
+from driver.faults import Boundary, Drill
 from driver.link.link import Link
 from driver.link.watermark import Watermark
 from driver.local.server import serve_local
@@ -71,7 +71,7 @@ log = structlog.get_logger(__name__)
 def main(config: Config) -> int:
     """Run the daemon until it is told to stop, and return its exit code.
 
-    Raises `driver.faults.UnknownBoundary`; for a journal that must not be opened the
+    Raises a `driver.faults.FaultError`; for a journal that must not be opened the
     `store.errors.OpenRefused` that says why, and nothing was changed then; and
     `driver.local.errors.SocketError` where the local sockets cannot be made.
     """
@@ -79,12 +79,12 @@ def main(config: Config) -> int:
     log_setup.configure(config.log.level, config.log.format)
     for idle in without_effect(config):
         log.warning("configuration_without_effect", key=str(idle))
-    point = faults.kill_point(os.environ)
-    if point is not None:
-        log.warning("fault_injection", kill_at=point.name, passing=point.passing)
+    drill = faults.drill(os.environ)
+    if drill.words:
+        log.warning("fault_injection", faults=drill.words)
     code = EXIT_STOPPED
     try:
-        _run(config, point)
+        _run(config, drill)
     except NoRoomForGeneration as error:
         log.critical("no_room_for_copy", error=str(error))
         code = EXIT_NO_ROOM_FOR_COPY
@@ -94,23 +94,23 @@ def main(config: Config) -> int:
     return code
 
 
-def _run(config: Config, point: faults.KillPoint | None) -> None:
+def _run(config: Config, drill: Drill) -> None:
     """Run the event loop; where one thing went wrong, that is raised, and not the groups around it."""
     try:
-        anyio.run(_serve, config, point)
+        anyio.run(_serve, config, drill)
     except BaseExceptionGroup as group:
         raise innermost(group) from group
 
 
-async def _serve(config: Config, point: faults.KillPoint | None) -> None:
-    boundary = faults.boundary(point)
+async def _serve(config: Config, drill: Drill) -> None:
+    boundary = faults.boundary(drill.kill)
     boot_id = BootId(uuid4().hex)
     # before anything is opened: a signal in the middle of the start is heeded once the start is whole
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with open_journal(
             assembly.journal_settings(config), clock=_now, new_id=lambda: uuid4().hex, boundary=boundary
         ) as journal:
-            await Daemon(config, journal, boot_id, boundary, point).run(signals)
+            await Daemon(config, journal, boot_id, boundary, drill).run(signals)
 
 
 def _now() -> datetime:
@@ -126,11 +126,11 @@ class Daemon:
         journal: Journal,
         boot_id: BootId,
         boundary: Boundary,
-        point: faults.KillPoint | None,
+        drill: Drill,
     ) -> None:
         self._config = config
         self._boundary = boundary
-        self._point = point
+        self._drill = drill
         self._identity = Identity(
             driver_id=config.driver.id,
             boot_id=boot_id,
@@ -153,6 +153,7 @@ class Daemon:
                 clock=_now,
                 machine=machine(),
                 boundary=boundary,
+                lose=drill.lose,
             )
         )
         self._link = self._control_link()
@@ -227,9 +228,7 @@ class Daemon:
             boot_id=self._identity.boot_id,
             link=self._link_facts(),
             integrity="ok",
-            fault_injection=()
-            if self._point is None
-            else (f"kill_at={self._point.name}:{self._point.passing}",),
+            fault_injection=self._drill.words,
         )
 
     def withheld(self, tool: str) -> tuple[str, ...]:

@@ -5,6 +5,13 @@ daemon says so in its log and in `status`.
 
 `EFFECTD_KILL_AT=NAME` or `NAME:N` kills the process, as SIGKILL does it, when it passes the boundary NAME
 for the N-th time (the first by default). The boundaries are those of `BOUNDARIES`.
+
+`EFFECTD_FAULT_AFTER_EFFECT=ID` or `PROVIDER/TOOL` lets a call happen for real, and then loses its answer:
+the first attempt of that operation, or of the first call of that tool in each run (`driver.engine.loss`).
+
+    FaultError
+     ├── UnknownBoundary   EFFECTD_KILL_AT names no boundary
+     └── UnknownTarget     EFFECTD_FAULT_AFTER_EFFECT names neither an operation nor a tool
 """
 
 import os
@@ -18,6 +25,7 @@ Boundary = Callable[[str], None]
 """Called with a boundary's name each time the daemon passes it."""
 
 KILL_AT: Final = "EFFECTD_KILL_AT"
+FAULT_AFTER_EFFECT: Final = "EFFECTD_FAULT_AFTER_EFFECT"
 
 BOUNDARIES: Final = (
     "journal.before_commit",
@@ -40,7 +48,11 @@ BOUNDARIES: Final = (
 """Every boundary that the daemon passes, in the order of a call's life."""
 
 
-class UnknownBoundary(Exception):
+class FaultError(Exception):
+    """A fault was asked for that would never strike: a drill must not look like one that found nothing."""
+
+
+class UnknownBoundary(FaultError):
     """EFFECTD_KILL_AT names no boundary."""
 
     def __init__(self, value: str) -> None:
@@ -51,12 +63,53 @@ class UnknownBoundary(Exception):
         )
 
 
+class UnknownTarget(FaultError):
+    """EFFECTD_FAULT_AFTER_EFFECT names no operation and no tool."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+        super().__init__(
+            f"{FAULT_AFTER_EFFECT}={value!r} names neither an operation (op_ and 32 hex digits) nor a tool "
+            "(PROVIDER/TOOL)"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillPoint:
     """Where the process is to die, and at which passing."""
 
     name: str
     passing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drill:
+    """The faults that were asked for; None where none was."""
+
+    kill: KillPoint | None = None
+    lose: str | None = None
+    """The operation, or the tool, whose answer is lost after its effect."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is asked for, as the log and `status` say it; empty where nothing is."""
+        found: list[str] = []
+        if self.kill is not None:
+            found.append(f"kill_at={self.kill.name}:{self.kill.passing}")
+        if self.lose is not None:
+            found.append(f"fault_after_effect={self.lose}")
+        return tuple(found)
+
+
+def drill(environment: Mapping[str, str]) -> Drill:
+    """Return the faults that `environment` asks for. Raises `FaultError`."""
+    return Drill(kill=kill_point(environment), lose=_target(environment.get(FAULT_AFTER_EFFECT)))
+
+
+def _target(value: str | None) -> str | None:
+    if value is None or re.fullmatch("op_[0-9a-f]{32}|[a-z0-9][a-z0-9-]*/.+", value, re.ASCII):
+        return value
+    raise UnknownTarget(value)
 
 
 def kill_point(environment: Mapping[str, str]) -> KillPoint | None:

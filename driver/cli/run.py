@@ -11,7 +11,7 @@ from driver import daemon
 from driver.cli.failures import Misconfigured
 from driver.cli.options import config_option
 from driver.config.load import load
-from driver.faults import UnknownBoundary
+from driver.faults import FaultError
 from driver.local.errors import SocketError
 from store.errors import OpenRefused
 
@@ -29,6 +29,6 @@ def run(ctx: click.Context, config_file: Path) -> None:
     config = load(config_file)
     try:
         code = daemon.main(config)
-    except (OpenRefused, SocketError, UnknownBoundary) as error:
+    except (OpenRefused, SocketError, FaultError) as error:
         raise Misconfigured(error) from error
     ctx.exit(code)

@@ -39,6 +39,7 @@ from driver.core.reports import judge
 from driver.engine.approvals import expiry
 from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
 from driver.engine.endings import end_at_rest, lost, record_late
+from driver.engine.loss import Loss
 from driver.engine.outcomes import found_by_shim, outcome
 from driver.engine.posture import Slots
 from driver.engine.queue import Queue, Waiting, granted
@@ -79,6 +80,7 @@ class Dispatcher:
         self._machine = around.machine
         self._steps = Steps(around.posture, around.machine)
         self._boundary = around.boundary
+        self._loss = Loss(around.journal, around.lose)
         self._grants: dict[OperationId, str] = {}
         self.slots = Slots(around.limits.inflight_max)
         self._queue = Queue()
@@ -219,7 +221,7 @@ class Dispatcher:
         began = anyio.current_time()
         word: Outcome | None = await self._refused_at_last(running)
         if word is None:
-            report = await self._call(running)
+            report = await self._loss.strike(running.assignment, await self._call(running))
             self._boundary("dispatch.answered")
             took_ms = round((anyio.current_time() - began) * 1000)
             word = self._judge(running, report, took_ms)

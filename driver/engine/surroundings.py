@@ -29,3 +29,5 @@ class Surroundings:
     clock: Callable[[], datetime]
     machine: Machine
     boundary: Boundary
+    lose: str | None = None
+    """The operation, or the tool, whose answers a drill loses (`driver.engine.loss`)."""

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from driver.faults import KILL_AT, UnknownBoundary, kill_point
+from driver.faults import FAULT_AFTER_EFFECT, KILL_AT, UnknownBoundary, UnknownTarget, drill, kill_point
 
 SCRIPT = """
 import os, sys
@@ -46,3 +46,18 @@ def test_a_boundary_that_does_not_exist_is_refused(value: str) -> None:
     """A drill that would never fire must not look like one that found nothing."""
     with pytest.raises(UnknownBoundary, match="names no boundary"):
         kill_point({KILL_AT: value})
+
+
+@pytest.mark.parametrize("value", ["", "tool", "op_1", "/tool", "provider/", "Provider/tool"])
+def test_a_target_that_cannot_be_is_refused(value: str) -> None:
+    """What names neither an operation nor a tool would never strike."""
+    with pytest.raises(UnknownTarget, match="names neither"):
+        drill({FAULT_AFTER_EFFECT: value})
+
+
+@pytest.mark.parametrize("value", [f"op_{'0' * 32}", "git/git_commit", "a/b/c"])
+def test_what_is_asked_for_is_said(value: str) -> None:
+    """Status and log name each fault that is switched on."""
+    asked = drill({FAULT_AFTER_EFFECT: value, KILL_AT: "link.sent"})
+    assert asked.words == ("kill_at=link.sent:1", f"fault_after_effect={value}")
+    assert drill({}).words == ()

@@ -319,6 +319,7 @@ async def engine(
     undeclared: bool = False,
     others: Mapping[str, Contract] | None = None,
     boundary: Callable[[str], None] = lambda _name: None,
+    lose: str | None = None,
 ) -> AsyncGenerator[Rig]:
     """Open the journal in `folder`, recover, and run the engine until the block ends."""
     clock = clock or Clock()
@@ -328,7 +329,7 @@ async def engine(
     settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
     (folder / "run").mkdir(exist_ok=True)
     async with open_journal(settings, clock=clock, new_id=lambda: uuid4().hex) as journal:
-        rig = _build(journal, provider, clock, terms, bounds or limits(), boundary)
+        rig = _build(journal, provider, clock, terms, bounds or limits(), boundary, lose)
         rig.recovered = await rig.engine.recover()
         rig.posture.confirmed = confirmed
         provider.late = rig.dispatcher.late
@@ -346,6 +347,7 @@ def _build(
     terms: Terms,
     bounds: Limits,
     boundary: Callable[[str], None],
+    lose: str | None,
 ) -> Rig:
     posture = Posture(fence=None, confirmed=True)
     around = Surroundings(
@@ -358,6 +360,7 @@ def _build(
         clock=clock,
         machine=clock.machine,
         boundary=boundary,
+        lose=lose,
     )
     identity = Identity(
         driver_id="sbx-1",
