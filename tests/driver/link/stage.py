@@ -315,7 +315,7 @@ async def linked(
     if token is not None:
         token_file.write_text(token + "\n")
         token_file.chmod(0o600)
-    wanted = settings(LinkSettings(url=url, token_file=token_file, dead_after_s=5.0))
+    wanted = settings(LinkSettings(url=url, token_file=token_file, dead_after_s=10.0))
     async with engine(folder, ScriptedProvider(), confirmed=False) as rig:
         if before is not None:
             await before(rig)

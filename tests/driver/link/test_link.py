@@ -304,7 +304,7 @@ async def test_a_rejection_is_noted_and_tried_again(tmp_path: Path) -> None:
 
 async def test_a_plane_that_never_welcomes_is_left(tmp_path: Path) -> None:
     """Without a welcome in time the socket is closed, and the next one tried."""
-    async with serving() as plane, linked(tmp_path, plane.url, settings=dead_after(0.5)) as daemon:
+    async with serving() as plane, linked(tmp_path, plane.url, settings=dead_after(1.5)) as daemon:
         wire = await plane.accept()
         await wire.hear()
         assert await wire.closed() == (1002, "no welcome")
@@ -324,7 +324,7 @@ async def test_a_server_that_is_no_plane_is_left_with_a_reason(tmp_path: Path) -
     """Some other WebSocket server selects nothing, and does not welcome."""
     async with (
         serving(subprotocol=None) as plane,
-        linked(tmp_path, plane.url, settings=dead_after(0.5)) as daemon,
+        linked(tmp_path, plane.url, settings=dead_after(1.5)) as daemon,
     ):
         assert await (await plane.accept()).closed() == (1002, "no welcome")
         await eventually(lambda: "is control.url" in (daemon.link.statistics().last_error or ""))
