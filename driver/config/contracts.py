@@ -4,10 +4,24 @@ Part of `driver.config`; imports its models and `driver.core`.
 """
 
 from driver.config.models import Config
-from driver.config.providers import CommonProviderTable, ProviderTable, ToolTable
-from driver.core.contracts import Contract, Contracts, ToolName, parse_key_carrier
+from driver.config.providers import (
+    CommonProviderTable,
+    CompensateTable,
+    ProbeTable,
+    ProviderTable,
+    ToolTable,
+)
+from driver.core.contracts import (
+    Compensation,
+    Contract,
+    Contracts,
+    Probe,
+    ToolName,
+    parse_key_carrier,
+)
 from driver.core.expressions import Expression
 from driver.core.redaction import redaction
+from driver.core.templates import Template
 
 
 def contracts(config: Config) -> Contracts:
@@ -44,4 +58,21 @@ def _declared(tool: ToolTable, provider: ProviderTable) -> Contract:
         identical=tool.identical,
         redact=redaction(tool.redact),
         receipt=Expression(tool.receipt) if tool.receipt else None,
+        probe=_probe(tool.probe) if tool.probe else None,
+        compensate=_compensation(tool.compensate) if tool.compensate else None,
     )
+
+
+def _probe(table: ProbeTable) -> Probe:
+    return Probe(
+        tool=table.tool,
+        arguments=Template(table.arguments),
+        matches=Expression(table.matches),
+        visible_after_s=table.visible_after_s,
+        attempts=table.attempts,
+        authoritative_absence=table.authoritative_absence,
+    )
+
+
+def _compensation(table: CompensateTable) -> Compensation:
+    return Compensation(tool=table.tool, arguments=Template(table.arguments))

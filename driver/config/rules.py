@@ -26,6 +26,7 @@ from driver.config.models import (
 from driver.config.providers import (
     CommandProviderTable,
     CommonProviderTable,
+    CompensateTable,
     HttpProviderTable,
     HttpToolTable,
     McpProviderTable,
@@ -91,6 +92,13 @@ def _checks(chain: tuple[Table, ...]) -> Iterator[Callable[[], Found]]:
             ProbeTable() as probe,
         ):
             yield from (partial(rule, probe, provider) for rule in PROBE)
+        case (
+            _,
+            (McpProviderTable() | CommandProviderTable() | HttpProviderTable()) as provider,
+            _,
+            CompensateTable() as compensation,
+        ):
+            yield from (partial(rule, compensation, provider) for rule in COMPENSATION)
         case _:
             pass
 
@@ -339,6 +347,31 @@ def _probe_reads(probe: ProbeTable, provider: ProviderTable) -> Found:
     )
 
 
+def _probe_asks_nobody(probe: ProbeTable, provider: ProviderTable) -> Found:
+    target = provider.tools.get(probe.tool)
+    if target is None or target.approval == "none":
+        return None
+    return Clash(
+        "tool",
+        f'found "{probe.tool}", which has approval = "required": a probe runs by itself, and asks nobody',
+    )
+
+
+def _compensation_acts(compensation: CompensateTable, provider: ProviderTable) -> Found:
+    target = provider.tools.get(compensation.tool)
+    if target is None or target.effect == "write":
+        return None
+    return Clash("tool", f'found "{compensation.tool}", which has effect = "read", and takes nothing back')
+
+
+def _compensation_exists(compensation: CompensateTable, provider: ProviderTable) -> Found:
+    """The tools of an MCP server are asked for with `effectd check --connect`."""
+    if isinstance(provider, McpProviderTable) or compensation.tool in provider.tools:
+        return None
+    declared = ", ".join(sorted(provider.tools))
+    return Clash("tool", f'found "{compensation.tool}"; allowed: a tool of the same provider ({declared})')
+
+
 DRIVER: Final = (_sockets_fit,)
 CONTROL: Final = (_plaintext_is_allowed, _certificates_need_tls, _key_needs_certificate)
 JOURNAL: Final = (_reserve_fits,)
@@ -363,4 +396,5 @@ TOOL: Final = (
     _receipt_is_not_redacted,
     _headers_are_distinct,
 )
-PROBE: Final = (_probe_reads,)
+PROBE: Final = (_probe_reads, _probe_asks_nobody)
+COMPENSATION: Final = (_compensation_acts, _compensation_exists)

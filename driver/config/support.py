@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from driver.config.errors import Problem, TablePath
 from driver.config.models import Config, ControlTable, DriverTable, JournalTable, SupervisorTable
-from driver.config.providers import CommandToolTable, ToolTable
+from driver.config.providers import CommandToolTable
 from driver.config.table import Table, tables
 
 T = TypeVar("T", bound=Table)
@@ -34,8 +34,6 @@ FEATURES: Final = (
     Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
     Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
     Feature(CommandToolTable, "evidence", lambda tool: tool.evidence is not None, "leave it out"),
-    Feature(ToolTable, "probe", lambda tool: tool.probe is not None, "leave the table out"),
-    Feature(ToolTable, "compensate", lambda tool: tool.compensate is not None, "leave the table out"),
 )
 
 

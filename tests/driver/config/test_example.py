@@ -20,7 +20,7 @@ def supported() -> Config:
 
 def test_the_supported_part_is_valid() -> None:
     """Every key of the contract that means something today is accepted."""
-    assert set(supported().providers) == {"issues", "remote", "shop"}
+    assert set(supported().providers) == {"issues", "later", "remote", "shop"}
 
 
 def test_the_values_shown_are_the_defaults() -> None:
@@ -51,8 +51,6 @@ def test_exactly_what_is_not_built_is_refused() -> None:
     assert all(problem.unsupported for problem in refused)
     assert [str(problem).partition(":")[0] for problem in refused] == [
         "[gateway]",
-        "[providers.later.tools.create_issue.compensate]",
-        "[providers.later.tools.create_issue.probe]",
         "[providers.shell.tools.push] evidence",
     ]
 

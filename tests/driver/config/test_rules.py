@@ -11,6 +11,8 @@ CONTROL = '[control]\nscope = "s"\ntoken_file = "t"\n'
 MCP = '[providers.x]\nkind = "mcp"\n'
 STDIO = MCP + 'argv = ["x"]\n'
 TOOL = "[providers.x.tools.t]\n"
+COMPENSATE = "[providers.x.tools.t.compensate]\n"
+SHELL = '[providers.x]\nkind = "command"\n[providers.x.tools.t]\nargv = ["a"]\n'
 PROBE = '[providers.x.tools.t.probe]\nmatches = "a"\n'
 
 
@@ -86,6 +88,18 @@ def clashes(text: str) -> list[str]:
             STDIO + PROBE + 'tool = "t"',
             '[providers.x.tools.t.probe] tool: found "t"; allowed: a tool of the same',
         ),
+        (
+            STDIO + PROBE + 'tool = "u"\n[providers.x.tools.u]\neffect = "read"\napproval = "required"',
+            '[providers.x.tools.t.probe] tool: found "u", which has approval = "required"',
+        ),
+        (
+            STDIO + COMPENSATE + 'tool = "u"\n[providers.x.tools.u]\neffect = "read"',
+            '[providers.x.tools.t.compensate] tool: found "u", which has effect = "read"',
+        ),
+        (
+            SHELL + COMPENSATE + 'tool = "u"',
+            '[providers.x.tools.t.compensate] tool: found "u"; allowed: a tool of the same',
+        ),
     ],
 )
 def test_a_contradiction_names_the_key_to_change(text: str, expected: str) -> None:
@@ -108,6 +122,9 @@ def test_a_contradiction_names_the_key_to_change(text: str, expected: str) -> No
         STDIO + TOOL + "dedupe_horizon_s = 9",
         STDIO + TOOL + 'retry = "same-key"\nidempotent = true\ndedupe_horizon_s = 9',
         STDIO + PROBE + 'tool = "u"\n[providers.x.tools.u]\neffect = "read"',
+        STDIO + COMPENSATE + 'tool = "served_only"',
+        STDIO + COMPENSATE + 'tool = "t"',
+        SHELL + COMPENSATE + 'tool = "t"',
         STDIO + TOOL + 'receipt = "result.a"\nredact = ["result.a.id", "result.b", "arguments.a"]',
         STDIO + TOOL + 'receipt = "result.*.id | [0]"\nredact = ["result.a.id"]',
     ],
