@@ -6,8 +6,9 @@ one code, so the two cannot disagree.
 
 The rules of evidence, one place: an answer of the provider, or what a shim recorded that outlived the
 daemon, speaks of its attempt; `not_executed` is the daemon's proof about the newest attempt; an attempt that
-is not the operation's end brings what its own end proves; a verdict (of an operator, a probe or a supervisor)
-looked at the world, and so speaks of every attempt that had been started when it was given.
+is not the operation's end brings what its own end proves; a verdict (of an operator, a probe or a supervisor,
+or the daemon's own about a delegation) looked at the world, and so speaks of every attempt that had been
+started when it was given.
 `operation.unknown` says nothing.
 """
 
@@ -48,6 +49,7 @@ MOVING: Final = frozenset(kind for _, kind in MOVES)
 """The kinds of event that move the state of an operation; the others must only find one."""
 
 ACTORS: Final = {
+    "daemon": Source.DAEMON,
     "operator": Source.OPERATOR,
     "probe": Source.PROBE,
     "supervisor": Source.SUPERVISOR,

@@ -4,6 +4,7 @@ Part of `store`; imports its own modules. Runs in the owner's thread, within the
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from store.events import (
     OperationStarted,
 )
 from store.head import Ledger
-from store.lifecycle import Effect, Evidence, Source, State
+from store.lifecycle import Effect, Evidence, Source, State, contradictions
 from store.projection import Fact
 from store.records import (
     IDENTICAL_DEFAULT,
@@ -67,6 +68,15 @@ class Place:
     run: int | None = None
     command: int | None = None
     operation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """What an event made of its operation, and which earlier events it contradicts (`seq`)."""
+
+    place: Place
+    after: OperationRecord
+    contradicted: tuple[int, ...] = ()
 
 
 def command_row(row: Row) -> CommandRow:
@@ -246,30 +256,46 @@ def end_run(ledger: Ledger, run_id: RunId, outcome: str | None) -> None:
     ledger.execute("end_run", (outcome, run_id))
 
 
-def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal: bool) -> Place:
+def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal: bool) -> Projected:
     """Record an event of an operation: its state, its attempts, its evidence, and what they prove.
 
     Raises `IllegalMove` before anything is written.
     """
     changes = projection.follow(row.record, fact)
     words = projection.evidence(fact.data, row.record, _attempts_seen(ledger, fact, row))
+    place = Place(run=row.run, command=row.command, operation=row.id)
     _write_attempts(ledger, fact, row)
     actor = fact.data.actor if isinstance(fact.data, OperationReconciled) else None
     for word in words:
         values = (row.id, fact.seq, word.attempt, fact.at, word.effect.value, word.source.value, actor)
         ledger.execute("insert_evidence", values)
     if changes or words:
-        known = ledger.execute("evidence_to_judge", (row.id,)).fetchall()
-        found = (Evidence(attempt, Effect(effect), Source(source)) for attempt, effect, source in known)
-        after = projection.judged(row.record, changes, found)
+        known = [
+            (seq, Evidence(attempt, Effect(effect), Source(source)))
+            for seq, attempt, effect, source in ledger.execute("evidence_to_judge", (row.id,))
+        ]
+        after = projection.judged(row.record, changes, (item for _, item in known))
         _update_operation(ledger, row, after, fact.at)
         _set_due(ledger, after, fact.seq if terminal else row.receipt_seq)
     else:
         ledger.execute("count_in_run", (0, 0, fact.at, row.run))
+        found = Projected(place, after, _contradicted(fact, words, known))
         _set_due(ledger, row.record, row.receipt_seq)  # the event may be the first to withhold something
     if terminal:
         ledger.execute("set_receipt", (fact.seq, fact.data.KIND, row.command))
-    return Place(run=row.run, command=row.command, operation=row.id)
+        found = Projected(place, row.record)
+    return found
+
+
+def _contradicted(
+    fact: Fact, words: Sequence[Evidence], known: Sequence[tuple[int, Evidence]]
+) -> tuple[int, ...]:
+    """Return the seqs of the events that said the opposite of what this one says."""
+    if len(known) == len(words):
+        return ()
+    before = [(seq, item) for seq, item in known if seq != fact.seq]
+    opposite = [item for word in words for item in contradictions((item for _, item in before), word)]
+    return tuple(dict.fromkeys(seq for seq, item in before if item in opposite))
 
 
 def _attempts_seen(ledger: Ledger, fact: Fact, row: OperationRow) -> int:

@@ -5,13 +5,13 @@ a group commit. All that it wrote is durable when `Journal.transact` returns, or
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from store import chain
+from store import chain, consequences
 from store.cuts import cut
 from store.errors import ImpossibleEvent
 from store.events import (
@@ -204,7 +204,11 @@ class Transaction(View):
         address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
         sealed = self._seal(draft, data, address, terminal=True)
         payload = self.command_payload(record.command_id)
-        return self._insert(sealed, project_command(self._write(), sealed.fact, data, command, payload))
+        ledger = self._write()
+        event = self._insert(sealed, project_command(ledger, sealed.fact, data, command, payload))
+        if record.run_id is not None:
+            self._follow(consequences.of_run(ledger, command.run, record.run_id))
+        return event
 
     def _append_operation(self, draft: Draft) -> StoredEvent:
         row = None if draft.operation_id is None else find_operation(self.ledger, draft.operation_id)
@@ -213,7 +217,7 @@ class Transaction(View):
         if draft.data.KIND in MOVING:
             advance(row.record.state, draft.data.KIND)
         terminal = draft.data.TERMINAL and row.receipt_seq is None
-        data = _superseding(draft.data, row)
+        data = consequences.with_children(self.ledger, _superseding(draft.data, row), row)
         record = row.record
         address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
         redacting = replace(draft, redact=draft.redact or self._redacted_before(record.accepted_seq))
@@ -223,7 +227,15 @@ class Transaction(View):
             # a contract may withhold more than it did when the call was accepted
             redact = _as_text(draft.redact)
             ledger.execute("set_redact", (redact, record.accepted_seq, redact))
-        return self._insert(sealed, project_operation(ledger, sealed.fact, row, terminal=terminal))
+        made = project_operation(ledger, sealed.fact, row, terminal=terminal)
+        event = self._insert(sealed, made.place)
+        self._follow(consequences.of_event(ledger, sealed.fact, row, made))
+        return event
+
+    def _follow(self, drafts: Iterable[Draft]) -> None:
+        """Record what follows, one after the other: each may depend on the one before."""
+        for draft in drafts:
+            self.append(draft)
 
     # ------------------------------------------------------------ what all of them do
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from store.delegation import Delegation, delegation
 from store.head import Ledger
 from store.lifecycle import Effect, Source, State
 from store.plans import plan
@@ -203,6 +204,11 @@ class View:
     def twins(self, runs: Sequence[RunId], *args_digests: Digest) -> tuple[OperationRecord, ...]:
         """Return the writes with these arguments in these runs, at most `TWINS_MAX`.
 
+    def delegation(self, operation_id: OperationId) -> Delegation | None:
+        """Return what the runs that serve the operation have done so far; None where there is none."""
+        row = find_operation(self.ledger, operation_id)
+        return None if row is None else delegation(self.ledger, row)
+
         The same arguments may have two digests: a plain one and one under the key. Those that guard come
         first; each part is newest first.
         """
@@ -340,6 +346,11 @@ class View:
         )
 
     # ------------------------------------------------------------ parts
+
+    def remains(self, seq: int) -> bytes | None:
+        """Return what is left of an event that was erased: its frame, without what had to go."""
+        row = self.ledger.execute("remains", (seq,)).fetchone()
+        return None if row is None else row[0]
 
     def _payload(self, seq: int) -> bytes | None:
         row = self.ledger.execute("payload", (seq,)).fetchone()

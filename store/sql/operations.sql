@@ -53,7 +53,27 @@ FROM operations AS o CROSS JOIN evidence AS e ON e.operation = o.id
 WHERE o.operation_id = ? ORDER BY e.seq, e.attempt LIMIT ?;
 
 -- name: evidence_to_judge
-SELECT attempt, effect, source FROM evidence WHERE operation = ? ORDER BY seq, attempt;
+SELECT seq, attempt, effect, source FROM evidence WHERE operation = ? ORDER BY seq, attempt;
+
+-- name: child_runs
+SELECT o.run, r.run_id, r.ended, min(o.id)
+FROM operations AS o CROSS JOIN runs AS r ON r.id = o.run
+WHERE o.parent_operation_id = :parent AND o.operation_id <> :parent GROUP BY o.run LIMIT :limit;
+
+-- name: children
+SELECT
+  count(*),
+  coalesce(sum(o.ended_at IS NULL OR o.listed = 1 OR o.effect_by IS 'supervisor'), 0),
+  coalesce(sum(o.effect <> 'none' OR o.effect_by IS 'supervisor'), 0)
+FROM operations AS o
+WHERE
+  o.run = :run AND o.operation_id <> :parent
+  AND (o.parent_operation_id = :parent OR (o.parent_operation_id IS NULL AND :whole_run = 1));
+
+-- name: parents_of_ended_run
+SELECT o.parent_operation_id
+FROM runs AS r CROSS JOIN operations AS o ON o.run = r.id
+WHERE r.id = ? AND r.ended = 1 AND o.parent_operation_id IS NOT NULL;
 
 -- name: twins_guarding
 SELECT

@@ -54,8 +54,9 @@ def accepted(
     args: Digest | None = None,
     resumes: tuple[RunId, ...] | None = None,
     expires_at: Timestamp | None = None,
+    parent: int | None = None,
 ) -> Draft:
-    """The acceptance of call `n`."""
+    """The acceptance of call `n`, which serves operation `parent`."""
     return Draft(
         data=CommandAccepted(
             kind="tool.call",
@@ -67,6 +68,7 @@ def accepted(
             repeat=False,
             resumes=resumes,
             expires_at=expires_at,
+            parent_operation_id=None if parent is None else operation_id(parent),
         ),
         run_id=RunId(run),
         command_id=command_id(n),

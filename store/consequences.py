@@ -1,0 +1,61 @@
+"""What follows from an event in the journal itself: recorded in the same unit, whoever recorded the event.
+
+Part of `store`; imports its own modules. Two things do: a contradiction among the strongest evidence of an
+attempt is an event of its own (`operation.diverged`), and what happens in a run may settle the operation
+that was delegated to it (`store.delegation`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from store.delegation import conclusion, delegation, parents
+from store.events import Draft, EventData, OperationDiverged, OperationFailed, OperationUnknown
+from store.head import Ledger
+from store.projection import Fact
+from store.records import RunId
+from store.tables import OperationRow, Projected
+
+
+def with_children(ledger: Ledger, data: EventData, parent: OperationRow) -> EventData:
+    """Return the end of an operation with what is known, at this moment, of the runs that served it."""
+    if not isinstance(data, OperationFailed | OperationUnknown):
+        return data
+    found = delegation(ledger, parent)
+    if found is None:
+        return data
+    return replace(
+        data,
+        child_run_id=found.run_ids[0],
+        child_ops_total=found.total,
+        child_ops_unresolved=found.unresolved,
+    )
+
+
+def of_event(ledger: Ledger, fact: Fact, before: OperationRow, made: Projected) -> Iterator[Draft]:
+    """Yield what follows from an event of an operation, each to be recorded before the next is asked for."""
+    operation_id = before.record.operation_id
+    for seq in made.contradicted:
+        detail = (
+            f"event {seq} and event {fact.seq} say the opposite of each other, and neither can be overridden"
+        )
+        yield Draft(
+            data=OperationDiverged(evidence=(seq, fact.seq), detail=detail), operation_id=operation_id
+        )
+    if isinstance(fact.data, OperationFailed | OperationUnknown):
+        word = conclusion(ledger, operation_id)
+        if word is not None:
+            yield word
+    after = made.after
+    if after.ended_at is not None and (after.effect, after.settled) != (
+        before.record.effect,
+        before.record.settled,
+    ):
+        yield from of_run(ledger, before.run, before.record.run_id)
+
+
+def of_run(ledger: Ledger, run: int, run_id: RunId) -> Iterator[Draft]:
+    """Yield what a run that has ended proves about the operations that it serves."""
+    for parent in parents(ledger, run, run_id):
+        word = conclusion(ledger, parent)
+        if word is not None:
+            yield word

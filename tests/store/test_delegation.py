@@ -1,0 +1,217 @@
+"""An operation that was delegated to another run is judged by what that run's operations did."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from store.events import Draft
+from store.journal import Journal
+from store.lifecycle import Effect, Source, State
+from store.rebuild import differences
+from store.records import JsonObject, OperationRecord, StoredEvent
+from tests.store.conftest import Open
+from tests.store.drafts import (
+    accepted,
+    accepted_command,
+    completed,
+    failed,
+    late,
+    not_executed,
+    operation_id,
+    reconciled,
+    recording,
+    started,
+    succeeded,
+    unknown,
+)
+
+pytestmark = pytest.mark.anyio
+
+PARENT = (accepted(1, tool="agents/ask"), started(1))
+ENDED = (accepted_command(90, "run.end", {}, run="child"), completed(90))
+
+
+def child(n: int, *ends: Draft, parent: int | None = 1, run: str = "child") -> tuple[Draft, ...]:
+    """Operation `n` of the child run."""
+    return (accepted(n, run=run, parent=parent), *ends)
+
+
+def ran(n: int, *ends: Draft, parent: int | None = 1, run: str = "child") -> tuple[Draft, ...]:
+    """The same, once it was started."""
+    return child(n, started(n), *ends, parent=parent, run=run)
+
+
+async def judged(journal: Journal, n: int = 1) -> OperationRecord:
+    """An operation, as it is now."""
+    found = await journal.read(lambda view: view.operation(operation_id(n)))
+    assert found is not None
+    return found
+
+
+def data_of(event: StoredEvent) -> JsonObject:
+    """What an event says."""
+    assert event.body is not None
+    data: JsonObject = json.loads(event.body)["data"]
+    return data
+
+
+async def said(journal: Journal, kind: str) -> list[JsonObject]:
+    """What the events of one kind say, in order."""
+    events = await journal.read(lambda view: view.events(0, 1_000, 16_000_000))
+    return [data_of(event) for event in events if event.kind == kind]
+
+
+CHILDREN = [
+    pytest.param((*child(2, not_executed(2)), *child(3, not_executed(3))), Effect.NONE, 0, id="nothing ran"),
+    pytest.param((*ran(2, failed(2, effect=Effect.NONE)),), Effect.NONE, 0, id="proven to have done nothing"),
+    pytest.param((*ran(2, succeeded(2)), *child(3, not_executed(3))), Effect.OCCURRED, 0, id="all settled"),
+    pytest.param(
+        (*ran(2, unknown(2), reconciled(2, Effect.OCCURRED)),), Effect.OCCURRED, 0, id="an operator's word"
+    ),
+    pytest.param((*ran(2, succeeded(2)), *ran(3, unknown(3))), Effect.UNKNOWN, 1, id="one is unknown"),
+    pytest.param((*ran(2, succeeded(2)), *ran(3)), Effect.UNKNOWN, 1, id="one still runs"),
+    pytest.param(
+        (*ran(2, unknown(2), reconciled(2, Effect.NONE, actor="supervisor:rules")),),
+        Effect.UNKNOWN,
+        1,
+        id="a supervisor's guess",
+    ),
+    pytest.param(
+        (*child(2, not_executed(2)), *ran(3, succeeded(3), parent=None)),
+        Effect.OCCURRED,
+        0,
+        id="another of the run",
+    ),
+    pytest.param(
+        (*child(2, not_executed(2)), *ran(3, unknown(3), parent=7)),
+        Effect.NONE,
+        0,
+        id="another that serves another",
+    ),
+]
+
+
+@pytest.mark.parametrize("end", [unknown(1), failed(1)], ids=["unknown", "failed"])
+@pytest.mark.parametrize(("children", "effect", "unresolved"), CHILDREN)
+@pytest.mark.parametrize("first", ["the child", "the parent"])
+async def test_a_parent_is_judged_by_its_ended_child_run(
+    opened: Open, children: Sequence[Draft], effect: Effect, unresolved: int, end: Draft, first: str
+) -> None:
+    """Whichever ends first: nothing executed is `none`, all settled `occurred`, the rest stays unknown."""
+    parts = [(*ENDED,), (end,)]
+    async with opened() as journal:
+        await journal.transact(recording(*PARENT, *children))
+        for part in parts if first == "the child" else reversed(parts):
+            await journal.transact(recording(*part))
+        found = await judged(journal)
+        told = await journal.read(lambda view: view.delegation(operation_id(1)))
+        words = await said(journal, "operation.reconciled")
+        (ended,) = (event for event in await said(journal, end.data.KIND) if "child_run_id" in event)
+        assert await journal.read(lambda view: list(differences(view))) == []
+    assert found.effect is effect
+    assert found.effect_by is (None if effect is Effect.UNKNOWN else Source.DAEMON)
+    assert told is not None
+    assert (told.run_ids, told.ended, told.unresolved) == (("child",), True, unresolved)
+    assert (ended["child_run_id"], ended["child_ops_total"]) == ("child", told.total)
+    assert ended["child_ops_unresolved"] == unresolved
+    mine = [word for word in words if word["actor"] == "daemon:delegation"]
+    assert [word["effect"] for word in mine] == ([] if effect is Effect.UNKNOWN else [effect])
+
+
+@pytest.mark.parametrize("end", [unknown(1), failed(1)])
+async def test_nothing_is_concluded_before_the_child_run_has_ended(opened: Open, end: Draft) -> None:
+    """It might still do more."""
+    async with opened() as journal:
+        await journal.transact(recording(*PARENT, *child(2, not_executed(2)), end))
+        found = await judged(journal)
+    assert (found.effect, found.effect_by) == (Effect.UNKNOWN, None)
+
+
+async def test_a_parent_that_succeeded_is_judged_by_its_own_answer(opened: Open) -> None:
+    """Its provider spoke for it."""
+    async with opened() as journal:
+        await journal.transact(recording(*PARENT, *child(2, not_executed(2)), succeeded(1), *ENDED))
+        assert await said(journal, "operation.reconciled") == []
+        found = await judged(journal)
+    assert (found.effect, found.effect_by) == (Effect.OCCURRED, Source.PROVIDER)
+
+
+async def test_every_child_run_must_have_ended(opened: Open) -> None:
+    """Of several, the counts are summed, and the first one is named."""
+    second = (accepted_command(91, "run.end", {}, run="child-2"), completed(91))
+    async with opened() as journal:
+        await journal.transact(
+            recording(
+                *PARENT, *child(2, not_executed(2)), *ran(3, succeeded(3), run="child-2"), unknown(1), *ENDED
+            )
+        )
+        assert (await judged(journal)).effect is Effect.UNKNOWN
+        await journal.transact(recording(*second))
+        found = await judged(journal)
+        told = await journal.read(lambda view: view.delegation(operation_id(1)))
+        (word,) = await said(journal, "operation.reconciled")
+    assert found.effect is Effect.OCCURRED
+    assert told is not None
+    assert (told.run_ids, told.total) == (("child", "child-2"), 2)
+    assert word["evidence"] == ["run:child", "run:child-2"]
+
+
+async def test_what_is_learned_of_a_child_later_settles_its_parent(opened: Open) -> None:
+    """A late answer to the last unsettled child is the parent's evidence, in the same transaction."""
+    async with opened() as journal:
+        await journal.transact(recording(*PARENT, *ran(2, unknown(2)), unknown(1), *ENDED))
+        assert (await judged(journal)).effect is Effect.UNKNOWN
+        await journal.transact(recording(late(2)))
+        found = await judged(journal)
+        told = [event.kind for event in await journal.read(lambda view: view.events(0, 100, 10**7))]
+    assert (found.effect, found.effect_by) == (Effect.OCCURRED, Source.DAEMON)
+    assert told[-2:] == ["operation.late_result", "operation.reconciled"]
+
+
+async def test_a_child_that_was_believed_idle_and_was_not_is_a_contradiction(opened: Open) -> None:
+    """The daemon's two words about the parent differ: the careful one stands, and somebody should look."""
+    async with opened() as journal:
+        await journal.transact(
+            recording(*PARENT, *ran(2, failed(2, effect=Effect.NONE)), unknown(1), *ENDED, late(2))
+        )
+        found = await judged(journal)
+        diverged = await said(journal, "operation.diverged")
+    assert (found.effect, found.effect_by) == (Effect.OCCURRED, Source.DAEMON)
+    assert len(diverged) == 2  # the child's own, and its parent's
+
+
+async def test_children_of_the_parents_own_run_are_those_that_name_it(opened: Open) -> None:
+    """A run that serves one of its own operations does not count for it as a whole."""
+    end = (accepted_command(90, "run.end", {}), completed(90))
+    async with opened() as journal:
+        await journal.transact(
+            recording(*PARENT, *child(2, not_executed(2), run="run-1"), accepted(3), started(3), succeeded(3))
+        )
+        await journal.transact(recording(unknown(1), *end))
+        found = await judged(journal)
+    assert found.effect is Effect.NONE
+
+
+async def test_operations_that_serve_each_other_or_themselves_settle_nothing_for_ever(opened: Open) -> None:
+    """Parents are what hosts say: a circle ends where a word is said already."""
+    circle = (
+        *ran(2, unknown(2), parent=3),
+        *ran(3, unknown(3), parent=2, run="child-2"),
+        *ran(4, unknown(4), parent=4, run="child-3"),
+    )
+    ends = [
+        draft
+        for n, run in ((90, "child"), (91, "child-2"), (92, "child-3"))
+        for draft in (accepted_command(n, "run.end", {}, run=run), completed(n))
+    ]
+    async with opened() as journal:
+        await journal.transact(recording(*circle, *ends))
+        assert [(await judged(journal, n)).state for n in (2, 3, 4)] == [State.UNKNOWN] * 3
+        await journal.transact(recording(late(2)))
+        assert [(await judged(journal, n)).effect for n in (2, 3, 4)] == [
+            Effect.OCCURRED,
+            Effect.OCCURRED,
+            Effect.UNKNOWN,
+        ]
+        assert await journal.read(lambda view: view.delegation(operation_id(4))) is None
