@@ -281,10 +281,10 @@ def _as_result(error: PeerError) -> JsonObject:
 
 
 def _own_error(report: Answered) -> Failure:
-    """The error of a program has a code, and explains itself on its last line; any other has a text."""
-    if report.code is None:
-        return Failure("tool_error", _text_of(report.result))
+    """The error of a program explains itself on its last line; any other has a text."""
     stderr = report.result.get("stderr")
+    if report.code is None or stderr is None:
+        return Failure(report.code or "tool_error", _text_of(report.result))
     lines = stderr.strip().splitlines() if isinstance(stderr, str) else []
     return Failure(report.code, lines[-1] if lines else _SILENT)
 
@@ -293,7 +293,10 @@ _SILENT: Final = "the program said nothing on its standard error"
 
 
 def _text_of(result: JsonObject) -> str:
-    """The text that a tool's `isError` result explains itself with."""
+    """The text that a tool's `isError` result, or the state of a failed task, explains itself with."""
+    said = result.get("statusMessage")
+    if isinstance(said, str) and "content" not in result:
+        return said
     content = result.get("content")
     blocks = content if isinstance(content, list) else []
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]

@@ -36,6 +36,7 @@ class Hostile:
             {"name": "act", "inputSchema": ANYTHING},
             {"name": "strict", "inputSchema": ANYTHING, "outputSchema": STRICT},
         ]
+        self.tasks: dict[str, Json] = {}
         self._key: str | None = None
         self._lock = threading.Lock()
 
@@ -84,10 +85,28 @@ class Hostile:
             self._list(message["id"], params)
         elif method == "ping":
             self.answer(message["id"], {})
+        elif method.startswith("tasks/") and self.tasks:
+            self._task(method, message["id"], params)
         elif method == "notifications/cancelled":
             self.effect({"cancelled": params["requestId"]})
         elif "id" in message:
             self.error(message["id"], -32601, "Method not found")
+
+    def _task(self, method: str, request_id: Any, params: Json) -> None:  # noqa: ANN401 - as above
+        task = self.tasks.get(params["taskId"])
+        if task is None:
+            self.error(request_id, -32602, "no such task")
+        elif method == "tasks/cancel":
+            self.effect({"cancelled": params["taskId"]})
+            if not task.get("stubborn"):
+                task["state"] = {"status": "cancelled"}
+            self.answer(request_id, {**params, **task["state"]})
+        elif method == "tasks/get":
+            self.answer(request_id, {**params, "pollInterval": 1, **_progress(task)})
+        elif "error" in task:
+            self.error(request_id, task["error"], "its own words")
+        else:
+            self.answer(request_id, task.get("result", text("done")))
 
     def _list(self, request_id: Any, params: Json) -> None:  # noqa: ANN401 - JSON-RPC ids have no type
         if "no-list" in self.options:
@@ -160,6 +179,17 @@ def _later(arguments: Json, say: Callable[..., None], *words: Any) -> None:  # n
         say(*words)
 
     threading.Thread(target=speak, daemon=True).start()
+
+
+def _progress(task: Json) -> Json:
+    """What a task says of itself when it is asked, one question further."""
+    task["asked"] = task.get("asked", 0) + 1
+    if task["asked"] == task.get("dies"):
+        os._exit(7)
+    ended = Path(task["until"]).exists() if "until" in task else task["asked"] > task.get("after", 1)
+    if ended and "status" not in task["state"]:
+        task["state"] = {"status": "completed", **task.get("ends", {})}
+    return {"status": "working", **task["state"]}
 
 
 Mode = Callable[[Hostile, Any, Json], None]
@@ -400,7 +430,22 @@ def _spawn(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: 
     server.answer(request_id, {**text("spawned"), "structuredContent": {"pid": os.getpid(), "child": child}})
 
 
-WITH_EFFECT = {"honest", "dies-before", "dies-after", "deaf", "silent", "late", "spawn"}
+@mode("task")
+def _task(server: Hostile, request_id: Any, arguments: Json) -> None:  # noqa: ANN401
+    """Gives a handle, and has ended when it was asked `after` times (1), or once the file `until` is there.
+
+    `ends` is what it says of itself then, `result` or `error` what it answered, `stubborn` that it does not
+    stop, `dies` the number of the question of which the server dies, and `flat` that the handle is of the
+    newer era.
+    """
+    server.effect(arguments)
+    name = f"task-{len(server.tasks) + 1}"
+    server.tasks[name] = {**arguments, "state": {}}
+    handle: Json = {"taskId": name, "status": "working", "pollInterval": 1}
+    server.answer(request_id, {**handle, "resultType": "task"} if "flat" in arguments else {"task": handle})
+
+
+WITH_EFFECT = {"honest", "dies-before", "dies-after", "deaf", "silent", "late", "spawn", "task"}
 """Modes that let something happen themselves, or never do."""
 
 

@@ -42,6 +42,8 @@ class Case:
     execution_s: float = 20.0
     expires_in_ms: int | None = None
     answers_late: bool = False
+    kept: frozenset[str] = frozenset()
+    """What may be said of it beside `LOST`, where its server was killed."""
 
     @property
     def mark(self) -> str:
@@ -56,7 +58,7 @@ class Case:
     @property
     def killed(self) -> frozenset[str]:
         """What may be said of it instead where its server was killed."""
-        return frozenset({LOST})
+        return self.kept | {LOST}
 
     @property
     def outlives(self) -> bool:
@@ -92,6 +94,19 @@ def _honest(name: str, *options: str, ends: str = SUCCEEDED, expires_in_ms: int 
     """A server that is hostile before or beside its calls."""
     arguments: Json = {"mode": "honest"}
     return Case(name=name, ends=ends, arguments=arguments, options=options, expires_in_ms=expires_in_ms)
+
+
+def _task(name: str, ends: str, /, *, execution_s: float = 20.0, late: bool = False, **task: object) -> Case:
+    """A server that gives a handle, which is kept when the server dies."""
+    arguments: Json = {"mode": "task", **task}
+    return Case(
+        name=name,
+        ends=ends,
+        arguments=arguments,
+        execution_s=execution_s,
+        answers_late=late,
+        kept=frozenset({PENDING}),
+    )
 
 
 def _says(name: str, ends: str, line: str, execution_s: float = 20.0) -> Case:
@@ -152,6 +167,14 @@ STDIO_CASES: Final = (
     _results("breaks-its-schema", SUCCEEDED, {"structuredContent": {"id": "?"}}, tool="strict"),
     _results("wants-input", FAILED, {"resultType": "input_required", "requestState": "s"}),
     _results("task", PENDING, {"task": {"taskId": "t-1", "status": "working"}}),
+    # it gives a task
+    _task("task-in-time", SUCCEEDED),
+    _task("task-late", PENDING, execution_s=HURRIED_S, late=True, after=5),
+    _task("task-never", PENDING, execution_s=HURRIED_S, after=1_000_000),
+    _task("task-fails", FAILED, ends={"status": "failed"}),
+    _task("task-cancelled", FAILED, ends={"status": "cancelled"}),
+    _task("task-garbage", PENDING, execution_s=HURRIED_S, ends={"status": ["?"]}),
+    _task("task-dies", PENDING, dies=2),
     # its tools change, or it asks
     Case(name="vanish", ends=SUCCEEDED),
     Case(name="vanish-quietly", ends=SUCCEEDED),

@@ -26,6 +26,7 @@ async def test_hostile_servers_and_no_kill(zygote: Zygote, toll: Toll) -> None:
             "late": "occurred",
             "late-error": "unknown",
             "garbage": "occurred",
+            "task-late": "occurred",
             "http-late": "occurred",
         }
         await besieged.end("nothing", politely=True)

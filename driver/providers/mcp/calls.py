@@ -77,7 +77,9 @@ def arguments_of(call: ToolCall, carrier: KeyCarrier) -> JsonObject | NotSent:
     return call.arguments if call.key is None else {**call.arguments, carrier.name: call.key}
 
 
-def call_params(call: ToolCall, arguments: JsonObject, carrier: KeyCarrier) -> JsonObject:
+def call_params(
+    call: ToolCall, arguments: JsonObject, carrier: KeyCarrier, tool: ServedTool | None = None
+) -> JsonObject:
     """Return the params of `tools/call`. `arguments` are those of `arguments_of`."""
     meta: JsonObject = {}
     if call.traceparent is not None:
@@ -89,6 +91,8 @@ def call_params(call: ToolCall, arguments: JsonObject, carrier: KeyCarrier) -> J
         params["_meta"] = meta
     if call.key is not None and isinstance(carrier, Sep3182Key):
         params[SEP3182_FIELD] = call.key
+    if tool is not None and tool.only_as_task:
+        params["task"] = {}
     return params
 
 

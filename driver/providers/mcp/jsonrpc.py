@@ -107,7 +107,7 @@ def report_of(envelope: JsonObject) -> Report:
     kind = result.get("resultType", "complete")
     if kind == "input_required":
         return InputRequired(result=result)
-    task = result.get("task")
+    task = result if kind == "task" else result.get("task")
     if isinstance(task, dict) and "taskId" in task and "content" not in result:
         return TaskPending(handle=task)
     if kind != "complete":

@@ -1,7 +1,7 @@
 """One connection to a server, from its handshake to its close.
 
-Part of `driver.providers.mcp`; imports its `calls`, `exchange`, `jsonrpc`, `listing`, `settings` and wires,
-and the SDK's client.
+Part of `driver.providers.mcp`; imports its `calls`, `exchange`, `jsonrpc`, `listeners`, `listing`,
+`settings`, `tasks` and wires, and the SDK's client.
 
 Theory of operation
 -------------------
@@ -11,15 +11,20 @@ connection waits on for `late_result_s`, and hands what comes then to `late`. On
 told that nobody waits: one that is told drops its answer, or stops halfway, and the best evidence there is
 would be lost by our own doing. Where somebody cancelled the call, it is told at once.
 
+Where the reply is a task's handle, the task is asked after (`tasks`) for as long as the call would wait, and
+then for as long as it would be listened to. A task that nobody waits for any more is left to go on: whoever
+has its handle can still look. Only who cancels the call cancels the task.
+
 A connection is **in doubt** from any such end on until the server has answered a ping; calls are held
-meanwhile, by `certain`. One that does not answer within `PING_S` is deaf, and **retired**: it is sent nothing
-more, is replaced by its owner, and ends by itself when nobody waits for it or listens to it any longer.
+meanwhile, by `certain`. One that does not answer within `PING_S` is deaf, and **retired**: it is sent no more
+calls, is replaced by its owner, and ends by itself when nobody waits for it or listens to it any longer.
 """
 
 import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
@@ -30,7 +35,16 @@ from anyio.abc import TaskGroup, TaskStatus
 from mcp import Client
 from mcp_types import Implementation
 
-from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Report, Silence, ToolCall
+from driver.core.attempts import (
+    Answered,
+    HttpStatus,
+    NotSent,
+    Phase,
+    Report,
+    Silence,
+    TaskPending,
+    ToolCall,
+)
 from driver.core.groups import innermost
 from driver.core.identity import definition_digest
 from driver.providers.mcp.calls import (
@@ -45,9 +59,11 @@ from driver.providers.mcp.child import SpawnFailed
 from driver.providers.mcp.exchange import Exchange, Reply, Wire
 from driver.providers.mcp.http import HttpWire
 from driver.providers.mcp.jsonrpc import report_of, request
+from driver.providers.mcp.listeners import Listeners
 from driver.providers.mcp.listing import Listing, NoList
 from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.stdio import StdioWire
+from driver.providers.mcp.tasks import PeerTask
 from driver.providers.protocol import LateResults, Progress
 from store.records import Digest, JsonObject, OperationId
 
@@ -55,11 +71,6 @@ CONNECT_S: Final = 60.0
 """For a start, a handshake and the first tool list; a package runner may have to download first."""
 PING_S: Final = 2.0
 """A server that does not answer within this is deaf."""
-LISTENED_MAX: Final = 1_024
-"""Calls that a late answer is awaited for at once; more than this are forgotten."""
-
-REQUEST_CANCELLED: Final = -32_800
-"""The code with which some servers answer a request that they were told to cancel."""
 _FIRST_ID: Final = 1_000
 """The SDK's session counts its own requests up from 1, and makes a handful."""
 
@@ -85,7 +96,6 @@ class Life:
 
     def __init__(self, settings: McpSettings, late: LateResults, *, mode: Mode) -> None:
         self._settings = settings
-        self._late = late
         self._mode: Mode = mode
         self._wire = _open_wire(settings, self)
         self._ids = count(_FIRST_ID)
@@ -98,7 +108,7 @@ class Life:
         self._doubt: anyio.Event | None = None
         self._retired = False
         self._waiting = 0
-        self._listened: dict[tuple[OperationId, int], anyio.Event] = {}
+        self._listeners = Listeners(settings, late, self._end_if_done)
 
     # ------------------------------------------------------------------ the connection
 
@@ -137,7 +147,7 @@ class Life:
 
     @property
     def retired(self) -> bool:
-        """True where it is sent nothing more, and ends when nobody waits for it or listens to it."""
+        """True where it is sent no more calls, and ends when nobody waits for it or listens to it."""
         return self._retired
 
     @property
@@ -220,7 +230,7 @@ class Life:
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._retired and not self._waiting and not self._listened:
+        if self._retired and not self._waiting and not self._listeners.any:
             self._wire.stop()
 
     # ------------------------------------------------------------------ tools
@@ -234,11 +244,13 @@ class Life:
                 except NoList:
                     self._put_in_doubt()
 
-    async def _ask(self, dialect: Dialect, method: str, params: JsonObject, seconds: float) -> Reply | None:
-        """Return the reply to a request of our own, None where there is none in time."""
+    async def _ask(
+        self, dialect: Dialect, method: str, params: JsonObject, seconds: float, *, name: str | None = None
+    ) -> Reply | None:
+        """Return the reply to a request of our own about `name`, None where there is none in time."""
         request_id = next(self._ids)
         message = request(request_id, method, dialect.stamped(params))
-        exchange = Exchange(request_id, message, headers=dialect.headers(method))
+        exchange = Exchange(request_id, message, headers=dialect.headers(method, name))
         self._wire.submit(exchange)
         with anyio.move_on_after(seconds):
             await _reply_to(exchange)
@@ -266,6 +278,14 @@ class Life:
         exchange = self._exchange(call, arguments, progress)
         self._waiting += 1
         try:
+            report = await self._send(call, exchange, progress, deadline)
+            return await self._follow(call, report, deadline) if isinstance(report, TaskPending) else report
+        finally:
+            self._waiting -= 1
+            self._end_if_done()
+
+    async def _send(self, call: ToolCall, exchange: Exchange, progress: Progress, deadline: float) -> Report:
+        try:
             self._wire.submit(exchange)
             with anyio.CancelScope(deadline=deadline):
                 await exchange.wait()
@@ -273,9 +293,31 @@ class Life:
         except anyio.get_cancelled_exc_class():
             self._let_go(call, exchange, cancelled=True)
             raise
-        finally:
-            self._waiting -= 1
-            self._end_if_done()
+
+    async def _follow(self, call: ToolCall, pending: TaskPending, deadline: float) -> Report:
+        """Return what came of a task until `deadline`, the handle where nothing did."""
+        task = self._task(call, pending)
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                return await task.outcome() or pending
+        except anyio.get_cancelled_exc_class():
+            self._listeners.add(self._tasks, call, task.cancel)
+            raise
+        self._listeners.add(self._tasks, call, task.outcome)
+        return pending
+
+    def _task(self, call: ToolCall, pending: TaskPending) -> PeerTask:
+        return PeerTask(
+            pending.handle,
+            ask=partial(self._ask_about_task, name=str(pending.handle["taskId"])),
+            read=partial(self._report, call),
+            ended=self._wire.ended,
+        )
+
+    async def _ask_about_task(
+        self, method: str, params: JsonObject, seconds: float, *, name: str
+    ) -> Reply | None:
+        return await self._ask(self.dialect, method, params, seconds, name=name)
 
     def _is_served_as(self, name: str, definition: Digest) -> bool:
         tool = self.listing.tool(name)
@@ -284,8 +326,9 @@ class Life:
     def _exchange(self, call: ToolCall, arguments: JsonObject, progress: Progress) -> Exchange:
         dialect, key = self.dialect, self._settings.key
         request_id = next(self._ids)
-        params = dialect.stamped(call_params(call, arguments, key))
-        headers = call_headers(call, arguments, key, dialect, self.listing.tool(call.tool))
+        tool = self.listing.tool(call.tool)
+        params = dialect.stamped(call_params(call, arguments, key, tool))
+        headers = call_headers(call, arguments, key, dialect, tool)
         message = request(request_id, "tools/call", params)
         return Exchange(request_id, message, headers=headers, on_phase=progress)
 
@@ -299,7 +342,7 @@ class Life:
             return report
         if exchange.disturbance is not None:
             disturbance = exchange.disturbance
-            self._listen_to(call, exchange)
+            self._listen_for(call, exchange)
             return disturbance
         if self._let_go(call, exchange):
             return _TOO_LATE
@@ -313,42 +356,36 @@ class Life:
             if cancelled:
                 self._wire.cancel(exchange)
             self._put_in_doubt()
-        self._listen_to(call, exchange, told=cancelled)
+        self._listen_for(call, exchange, told=cancelled)
         return False
 
-    def _listen_to(self, call: ToolCall, exchange: Exchange, *, told: bool = False) -> None:
+    def _listen_for(self, call: ToolCall, exchange: Exchange, *, told: bool = False) -> None:
+        """Listen to a call that has had no reply; `told`: its peer knows that nobody waits."""
         exchange.listen_on()
-        if len(self._listened) >= LISTENED_MAX or self._tasks is None:
-            log.warning("late_answer_not_awaited", provider=self._settings.name, listened_max=LISTENED_MAX)
-            self._give_up(exchange, told)
-            return
-        self._listened[call.operation_id, call.attempt] = anyio.Event()
-        self._tasks.start_soon(self._listen, call, exchange, told)
+        self._listeners.add(
+            self._tasks,
+            call,
+            partial(self._late_report, call, exchange, told=told),
+            partial(self._give_up, exchange, told=told),
+        )
 
     async def listened(self, operation_id: OperationId, attempt: int) -> None:
         """See `Listening.listened`."""
-        over = self._listened.get((operation_id, attempt))
-        if over is not None:
-            await over.wait()
+        await self._listeners.listened(operation_id, attempt)
 
-    def _give_up(self, exchange: Exchange, told: bool) -> None:  # noqa: FBT001 - a task cannot name it
-        if not told and not self.over:
+    def _give_up(self, exchange: Exchange, *, told: bool) -> None:
+        if exchange.reply is None and not told and not self.over:
             self._wire.cancel(exchange)
         self._wire.forget(exchange)
 
-    async def _listen(self, call: ToolCall, exchange: Exchange, told: bool) -> None:  # noqa: FBT001 - as above
-        try:
-            with anyio.move_on_after(self._settings.late_result_s):
-                await _reply_to(exchange)
-            if exchange.reply is None:
-                self._give_up(exchange, told)
-                return
-            report = self._report(call, exchange.reply)
-            if not _says_nothing(report):
-                self._late(call.operation_id, call.attempt, report)
-        finally:
-            self._listened.pop((call.operation_id, call.attempt)).set()
-            self._end_if_done()
+    async def _late_report(self, call: ToolCall, exchange: Exchange, *, told: bool) -> Report | None:
+        await _reply_to(exchange)
+        assert exchange.reply is not None, "that is what was waited for"
+        report = self._report(call, exchange.reply)
+        if not isinstance(report, TaskPending):
+            return report
+        task = self._task(call, report)
+        return await (task.cancel() if told else task.outcome())
 
     def _report(self, call: ToolCall, reply: Reply) -> Report:
         if not isinstance(reply, dict):
@@ -359,13 +396,6 @@ class Life:
             invalid = tool is not None and tool.output_invalid(report.result)
             return replace(report, output_invalid=invalid)
         return report
-
-
-def _says_nothing(report: Report) -> bool:
-    """No answer, or one to our own cancellation: the tool was interrupted somewhere, and that is all."""
-    return isinstance(report, Silence | NotSent) or (
-        isinstance(report, PeerError) and report.code == REQUEST_CANCELLED
-    )
 
 
 def _open_wire(settings: McpSettings, watcher: Life) -> Wire:

@@ -35,6 +35,12 @@ class ServedTool:
         annotations = self.definition.get("annotations")
         return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
 
+    @property
+    def only_as_task(self) -> bool:
+        """Whether the server refuses calls that do not ask for a task (protocol 2025-11-25)."""
+        execution = self.definition.get("execution")
+        return isinstance(execution, dict) and execution.get("taskSupport") == "required"
+
     def output_invalid(self, result: JsonObject) -> bool:
         """Whether a result breaks the output schema that the tool promised."""
         if self.output_schema is None:

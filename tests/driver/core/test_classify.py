@@ -193,6 +193,29 @@ def test_a_task_that_is_not_done_is_unknown_and_its_handle_is_the_receipt() -> N
     assert (ending.reason, ending.receipt) == ("task_pending", {"taskId": "t-1"})
 
 
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"taskId": "t-1", "status": "failed", "statusMessage": "out of ink"}, "out of ink"),
+        ({"taskId": "t-1", "status": "failed"}, "the tool reported an error without a text"),
+    ],
+)
+def test_a_failed_task_is_a_failure_that_explains_itself(state: JsonObject, message: str) -> None:
+    """Its state is the answer, where its call has none: the effect is by the contract."""
+    report = Answered(result=state, is_error=True, code="task_failed")
+    ending = classify(report, Phase.ANSWERED, errors_mean("none"))
+    assert isinstance(ending, Failed)
+    assert (ending.error, ending.effect) == (Failure("task_failed", message), Effect.NONE)
+
+
+def test_a_task_that_was_cancelled_may_have_happened() -> None:
+    """It stopped somewhere, whatever the contract says that errors mean."""
+    report = Answered(result={"status": "cancelled"}, is_error=True, code="task_cancelled", interrupted=True)
+    ending = classify(report, Phase.ANSWERED, errors_mean("none"))
+    assert isinstance(ending, Failed)
+    assert (ending.error_means, ending.effect) == ("reported", Effect.UNKNOWN)
+
+
 @pytest.mark.parametrize("status", [502, 504, 520, 599, 204])
 def test_a_gateways_word_says_nothing(status: int) -> None:
     """HTTP 502, 504 and what nobody listed may come from somebody else: unknown, whatever errors mean."""

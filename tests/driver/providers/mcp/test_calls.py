@@ -10,7 +10,7 @@ from driver.core.contracts import ArgumentKey, HeaderKey, KeyCarrier, MetaKey, N
 from driver.providers.mcp.calls import Dialect, arguments_of, call_headers, call_params
 from driver.providers.mcp.settings import HeaderNeedsHttp, HttpServer, McpSettings
 from driver.providers.mcp.tools import read_tools
-from store.records import JsonObject, OperationId
+from store.records import JsonObject, JsonValue, OperationId
 from tests.driver.providers.mcp.stage import program
 
 LEGACY = Dialect(LATEST_HANDSHAKE_VERSION)
@@ -57,6 +57,19 @@ def test_the_trace_goes_with_the_call() -> None:
     """`traceparent` travels in `_meta`, beside the key."""
     params = call_params(call(traceparent=TRACE), {}, MetaKey())
     assert params["_meta"] == {"traceparent": TRACE, "dev.effectd/idempotency-key": "op_1"}
+
+
+@pytest.mark.parametrize(
+    ("execution", "task"),
+    [({"taskSupport": "required"}, {}), ({"taskSupport": "optional"}, None), ({}, None), ("required", None)],
+)
+def test_a_task_is_asked_for_where_the_tool_is_served_in_no_other_way(
+    execution: JsonValue, task: JsonValue
+) -> None:
+    """Any other tool is called plainly, and answers sooner."""
+    definition: JsonObject = {"name": "t", "inputSchema": {"type": "object"}, "execution": execution}
+    tool = read_tools([definition], provider="p", modern=False, known={})["t"]
+    assert call_params(call(), {}, NoKey(), tool).get("task") == task
 
 
 def test_the_newer_protocol_stamps_each_request_and_leaves_the_key_alone() -> None:

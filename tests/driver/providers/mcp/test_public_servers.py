@@ -44,6 +44,16 @@ async def test_the_fetch_server_lists_its_tool(tmp_path: Path) -> None:
         assert await names_of(stage) == {"fetch"}
 
 
+async def test_a_tool_that_only_makes_tasks_has_an_answer(tmp_path: Path) -> None:
+    """The server refuses plain calls of it, gives a handle, and has the answer some seconds later."""
+    everything = program(tmp_path, [from_npm("mcp-server-everything")])
+    async with staged(everything, tmp_path / "ledger") as stage:
+        report = await stage.dispatch(stage.call("simulate-research-query", {"topic": "ink"}, timeout_s=120))
+    assert isinstance(report, Answered)
+    assert not report.is_error
+    assert "# Research Report: ink" in str(report.result["content"])
+
+
 async def names_of(stage: Stage) -> set[str]:
     """Return the names of the tools that are really served."""
     assert stage.provider is not None
