@@ -4,7 +4,8 @@ The tests are packages that mirror the tree (`tests.store`, `tests.driver.core`,
 a model or a fake from another.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -12,7 +13,7 @@ from hypothesis import settings
 
 from driver.log import configure
 from tests.lanes import Lanes
-from tests.report import Reporter
+from tests.report import Reporter, add
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,6 +30,12 @@ settings.load_profile("effectd")
 def anyio_backend() -> str:
     """The one backend that the daemon runs on."""
     return "asyncio"
+
+
+@pytest.fixture
+def measure(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Adds a line of a measuring test to the end of the report."""
+    return partial(add, request.config, "measures")
 
 
 @pytest.fixture(autouse=True)

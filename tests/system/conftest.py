@@ -1,7 +1,6 @@
 """What the system tests share: the zygote, and the figures that a run ends with."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -15,7 +14,6 @@ FIGURES: Final = pytest.StashKey[Figures]()
 TOLL: Final = pytest.StashKey[Toll]()
 KILL_TESTS: Final = "kill tests"
 HOSTILE: Final = "hostile servers"
-MEASURES: Final = "measures"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,9 +50,3 @@ def figures(request: pytest.FixtureRequest) -> Figures:
 def toll(request: pytest.FixtureRequest) -> Toll:
     """What the sieges count."""
     return request.config.stash[TOLL]
-
-
-@pytest.fixture
-def measure(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Adds a line of a measuring test to the end of the report."""
-    return partial(add, request.config, MEASURES)

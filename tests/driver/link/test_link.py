@@ -174,7 +174,7 @@ async def test_a_desk_that_is_behind_for_too_long_ends_the_link_and_loses_nothin
     count = WAITING_MAX + 200
     async with (
         serving(write_limit=2**12) as plane,
-        linked(tmp_path, plane.url, settings=dead_after(1.0)) as daemon,
+        linked(tmp_path, plane.url, settings=dead_after(3.0)) as daemon,
     ):
         wire = await first_contact(daemon, plane, window=1_024)
         daemon.desk.gate = anyio.Event()
