@@ -111,8 +111,11 @@ def _literal(part: JsonValue) -> str | None:
 
 
 def _arguments(settings: CommandSettings, call: ToolCall) -> JsonObject:
-    """Return the arguments as expressions see them. Callers may not supply the one that carries the key."""
-    if not isinstance(settings.key, ArgumentKey):
+    """Return the arguments as expressions see them. Callers may not supply the one that carries the key.
+
+    Of a call that has none, all arguments are its own.
+    """
+    if not isinstance(settings.key, ArgumentKey) or call.key is None:
         return call.arguments
     name = settings.key.name
     if name in call.arguments:

@@ -68,13 +68,16 @@ class Dialect:
 
 
 def arguments_of(call: ToolCall, carrier: KeyCarrier) -> JsonObject | NotSent:
-    """Return the arguments as the tool gets them. Callers may not supply the one that carries the key."""
-    if not isinstance(carrier, ArgumentKey):
+    """Return the arguments as the tool gets them. Callers may not supply the one that carries the key.
+
+    Of a call that has none, all arguments are its own.
+    """
+    if not isinstance(carrier, ArgumentKey) or call.key is None:
         return call.arguments
     if carrier.name in call.arguments:
         message = f"the argument {carrier.name!r} carries the idempotency key: callers must leave it out"
         return NotSent(reason="invalid_arguments", message=message)
-    return call.arguments if call.key is None else {**call.arguments, carrier.name: call.key}
+    return {**call.arguments, carrier.name: call.key}
 
 
 def call_params(

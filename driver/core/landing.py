@@ -1,0 +1,41 @@
+"""From when on an attempt can no longer land: what it may have sent has happened by then, or never will.
+
+Part of `driver.core`, pure: imports `store.records` only. Definition: docs/protocol.md, section 4, rule R.
+
+An attempt is over for good with its answer, and where its transport is closed: it was lost, or died with the
+process that held it. Where the daemon merely stopped waiting, the call may still be on its way, and is for as
+long as its answer is listened for.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from store.records import AttemptRecord, moment
+
+LISTENED_FOR: Final = frozenset(
+    {"execution_timeout", "cancelled_after_dispatch", "protocol_error", "gateway_error", "task_pending"}
+)
+"""Reasons of `unknown` that say only why nobody waits any more."""
+ELSEWHERE: Final = frozenset({"journal_lost", "rolled_back"})
+"""Reasons of `unknown` with which another life of the daemon may be executing it: nobody here can tell."""
+
+
+def landed_by(attempts: Iterable[AttemptRecord], late_result_s: float) -> datetime | None:
+    """Return when the last of these attempts could no longer land; None where that cannot be told.
+
+    That is so while one of them runs, where there is none, and where another life may have had some.
+    `late_result_s` is 0 for a provider whose calls are gone when they have ended.
+    """
+    ends = [_landed_by(attempt, late_result_s) for attempt in attempts]
+    known = [end for end in ends if end is not None]
+    return max(known) if known and len(known) == len(ends) else None
+
+
+def _landed_by(attempt: AttemptRecord, late_result_s: float) -> datetime | None:
+    if attempt.ended_at is None or attempt.reason in ELSEWHERE:
+        return None
+    ended = moment(attempt.ended_at)
+    if attempt.outcome == "unknown" and attempt.reason in LISTENED_FOR:
+        return ended + timedelta(seconds=late_result_s)
+    return ended
