@@ -27,7 +27,7 @@ from driver.core.classify import Ending, Failed, NotExecuted, Succeeded, Unknown
 from driver.core.contracts import Contract
 from driver.core.redaction import MARKER, Redaction
 from driver.core.scrubbing import Scrubber
-from driver.core.strictjson import DEPTH_MAX
+from driver.core.strictjson import DEPTH_MAX, deeper_than
 from store.records import JsonObject, JsonValue
 
 ANSWER_DEPTH_MAX: Final = DEPTH_MAX - 8
@@ -169,23 +169,10 @@ def _problem(value: JsonValue) -> str | None:
         return "holds a number that JSON or effectd cannot write"
     if not text.isascii() and _SURROGATE.search(text):
         return "holds half a surrogate pair, which no UTF-8 can carry"
-    if text.count("{") + text.count("[") > ANSWER_DEPTH_MAX and _is_deep(value):
+    if text.count("{") + text.count("[") > ANSWER_DEPTH_MAX and deeper_than(value, ANSWER_DEPTH_MAX):
         return _TOO_DEEP
     return None
 
 
 _TOO_DEEP: Final = f"is nested more than {ANSWER_DEPTH_MAX} levels deep"
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def _is_deep(value: JsonValue) -> bool:
-    """Level by level, so that no depth can exhaust the stack."""
-    level: list[JsonValue] = [value]
-    for _ in range(ANSWER_DEPTH_MAX + 1):
-        level = [
-            inner
-            for item in level
-            if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-    return bool(level)

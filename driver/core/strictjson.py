@@ -13,6 +13,7 @@ could matter.
 import json
 import math
 import re
+from collections.abc import Iterable
 from typing import Final, Literal
 
 from store.records import JsonObject, JsonValue
@@ -58,11 +59,24 @@ def loads(text: str | bytes) -> JsonObject:
     value = _parsed(text)
     if not isinstance(value, dict):
         raise NotStrictJson("not_an_object", "a frame is one JSON object: {…}")
-    if text.count("{") + text.count("[") > DEPTH_MAX:
-        _refuse_depth(value)
+    if text.count("{") + text.count("[") > DEPTH_MAX and deeper_than(value, DEPTH_MAX):
+        raise _too_deep()
     if _SURROGATE_ESCAPE.search(text):
         _refuse_lone_surrogates(value)
     return value
+
+
+def deeper_than(value: JsonValue, levels: int) -> bool:
+    """Return whether more than `levels` objects and lists are inside one another, `value` included.
+
+    Level by level, so that no depth can exhaust the stack.
+    """
+    level = _containers([value])
+    for _ in range(levels):
+        if not level:
+            return False
+        level = _containers(_inside(level))
+    return bool(level)
 
 
 def dumps_compact(value: JsonValue) -> str:
@@ -165,17 +179,12 @@ def _too_deep() -> NotStrictJson:
     return NotStrictJson("too_deep", f"more than {DEPTH_MAX} objects and lists stand inside one another")
 
 
+def _containers(values: Iterable[JsonValue]) -> list[JsonObject | list[JsonValue]]:
+    return [value for value in values if isinstance(value, dict | list)]
+
+
 def _inside(containers: list[JsonObject | list[JsonValue]]) -> list[JsonValue]:
     return [item for each in containers for item in (each.values() if isinstance(each, dict) else each)]
-
-
-def _refuse_depth(value: JsonObject) -> None:
-    level: list[JsonObject | list[JsonValue]] = [value]
-    for _ in range(DEPTH_MAX):
-        level = [item for item in _inside(level) if isinstance(item, (dict, list))]
-        if not level:
-            return
-    raise _too_deep()
 
 
 def _refuse_lone_surrogates(value: JsonObject) -> None:
@@ -187,4 +196,4 @@ def _refuse_lone_surrogates(value: JsonObject) -> None:
             raise NotStrictJson(
                 "lone_surrogate", r"a string holds half of a surrogate pair (\ud800 to \udfff)"
             )
-        level = [item for item in items if isinstance(item, (dict, list))]
+        level = _containers(items)

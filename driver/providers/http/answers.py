@@ -11,12 +11,10 @@ from typing import Final, Literal
 import httpx2
 
 from driver.core.attempts import Answered, HttpStatus
-from driver.core.strictjson import DEPTH_MAX, NotStrictJson, loads
+from driver.core.reports import ANSWER_DEPTH_MAX
+from driver.core.strictjson import NotStrictJson, deeper_than, loads
 from driver.providers.http.settings import Endpoint
 from store.records import JsonObject, JsonValue
-
-BODY_DEPTH_MAX: Final = DEPTH_MAX - 8
-"""Levels of a JSON body: an event that holds it may have `DEPTH_MAX`, and wraps it in a few of its own."""
 
 _INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 """Content codings that are undone, though none was asked for."""
@@ -153,21 +151,6 @@ def _content(answer: Answer) -> JsonObject:
 def _json(body: bytes) -> JsonValue:
     """Raises `NotStrictJson` for what the journal could not hold as JSON."""
     found = loads(b'{"json":' + body.removeprefix(b"\xef\xbb\xbf") + b"}")
-    if len(found) != 1 or _deeper_than(found, BODY_DEPTH_MAX + 1):
+    if len(found) != 1 or deeper_than(found, ANSWER_DEPTH_MAX):
         raise NotStrictJson("invalid_json", "not one JSON value, or one that is nested too deeply")
     return found["json"]
-
-
-def _deeper_than(value: JsonValue, levels: int) -> bool:
-    inner: list[JsonValue] = [value]
-    for _ in range(levels):
-        inner = [item for part in inner for item in _items(part)]
-        if not inner:
-            return False
-    return any(isinstance(part, list | dict) for part in inner)
-
-
-def _items(value: JsonValue) -> list[JsonValue]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []

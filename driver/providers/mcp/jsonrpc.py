@@ -12,6 +12,7 @@ from typing import Final, NoReturn, TypeAlias, cast
 
 from driver.core.attempts import Answered, InputRequired, PeerError, Report, Silence, TaskPending
 from driver.core.reports import ANSWER_DEPTH_MAX
+from driver.core.strictjson import deeper_than
 from store.records import JsonObject, JsonValue
 
 VALUES_MAX: Final = 262_144
@@ -76,7 +77,7 @@ def read_message(data: bytes) -> Response | FromPeer | Garbage:
     if "result" not in value and "error" not in value:
         return Garbage("a JSON object, but no JSON-RPC message")
     request_id = _request_id(value.get("id"))
-    if _deeper_than(value, ANSWER_DEPTH_MAX):
+    if deeper_than(value, ANSWER_DEPTH_MAX):
         message = f"the answer is nested more than {ANSWER_DEPTH_MAX} levels deep"
         return Response(request_id, Silence(cause="protocol_error", message=message))
     return Response(request_id, value)
@@ -174,16 +175,3 @@ def _mended(value: object) -> object:
     if isinstance(value, dict):
         return {_mended(key): _mended(item) for key, item in cast("dict[str, object]", value).items()}
     return value
-
-
-def _deeper_than(value: JsonValue, limit: int) -> bool:
-    """Level by level, so that no depth can exhaust the stack."""
-    level: list[JsonValue] = [value]
-    for _ in range(limit + 1):
-        containers = [item for item in level if isinstance(item, dict | list)]
-        if not containers:
-            return False
-        level = [
-            inner for item in containers for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-    return True

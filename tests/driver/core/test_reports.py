@@ -232,7 +232,7 @@ def nested(levels: int) -> JsonObject:
 
 
 UNFIT: list[tuple[JsonObject, str]] = [
-    (nested(ANSWER_DEPTH_MAX + 2), "nested"),
+    (nested(ANSWER_DEPTH_MAX + 1), "nested"),
     (nested(5_000), "nested"),
     ({"n": float("nan")}, "number"),
     ({"n": float("-inf")}, "number"),

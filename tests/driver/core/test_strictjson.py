@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver.core.strictjson import DEPTH_MAX, DIGITS_MAX, NotStrictJson, dumps_compact, loads
+from driver.core.strictjson import DEPTH_MAX, DIGITS_MAX, NotStrictJson, deeper_than, dumps_compact, loads
 from store.records import JsonObject, JsonValue
 from tests.driver.core import json_values
 
@@ -73,6 +73,14 @@ def test_depth_has_a_limit(opening: str, closing: str) -> None:
     loads(nested(DEPTH_MAX, opening, closing))
     for depth in (DEPTH_MAX + 1, 900, 100_000):
         assert code_of(nested(depth, opening, closing)) == "too_deep"
+
+
+@pytest.mark.parametrize("value", [{"a": [{}]}, [[["x"]]], {"a": 1, "b": [[], {"c": 1}]}])
+def test_depth_counts_objects_and_lists_empty_ones_too(value: JsonValue) -> None:
+    """These have three levels, and what is neither has none."""
+    assert deeper_than(value, 2)
+    assert not deeper_than(value, 3)
+    assert not deeper_than("[[[[", 0)
 
 
 def test_many_shallow_containers_are_no_depth() -> None:
