@@ -44,6 +44,7 @@ from driver.link.watermark import Watermark
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
+from driver.metrics.exposition import Metrics, Moment
 from driver.providers.command.spool import Spool
 from driver.providers.protocol import Provider
 from store.errors import FolderUnusable, JournalFailed, NoRoomForGeneration
@@ -157,6 +158,7 @@ class Daemon:
             )
         )
         self._link = self._control_link()
+        self._metrics = Metrics(journal, config.providers, self._moment)
 
     async def run(self, signals: AsyncIterator[signal.Signals]) -> None:
         """Serve until one of `signals`, then drain. Returns when everything that was started has ended."""
@@ -240,6 +242,10 @@ class Daemon:
         """Record and do a command that was given on this machine."""
         return await self._engine.local.submit(kind, run_id, data)
 
+    async def metrics(self) -> bytes:
+        """Return the metrics of this process life, for the local API."""
+        return await self._metrics.exposition()
+
     async def ailment(self) -> str | None:
         """Return None while the journal can commit within `HEALTH_S`, else what is wrong."""
         with anyio.move_on_after(HEALTH_S):
@@ -261,6 +267,18 @@ class Daemon:
             software=self._identity.software,
             clock=_now,
             boundary=self._boundary,
+        )
+
+    def _moment(self) -> Moment:
+        link = None if self._link is None else self._link.statistics()
+        return Moment(
+            software=self._identity.software,
+            state=self._posture.state,
+            connected=None if link is None else link.connected,
+            connections=0 if link is None else link.welcomes,
+            running=self._engine.dispatcher.slots.in_use,
+            waiting=self._engine.dispatcher.depth,
+            refused=self._engine.intake.refused,
         )
 
     def _link_facts(self) -> LinkFacts:

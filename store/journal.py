@@ -13,13 +13,14 @@ durable. Reads run between commits, in the same thread.
 
 import asyncio
 import sqlite3
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio import CancelScope, create_task_group, move_on_after, to_thread
@@ -70,6 +71,10 @@ class JournalStatistics:
     file_system: str
     file_name: str
     sqlite_version: str
+
+
+CommitWatch: TypeAlias = Callable[[float, int], None]
+"""Told of each group commit that wrote: how many seconds it took, and how many units it ran."""
 
 
 @dataclass(slots=True, eq=False)
@@ -175,6 +180,7 @@ class Journal:
         self._reads: Final[deque[_Call[View]]] = deque()
         self._later: Final[deque[_Call[Transaction]]] = deque()
         self._listeners: Final[dict[object, Listener]] = {}
+        self._watches: Final[list[CommitWatch]] = []
         self._room = anyio.Event()
         self._wake = anyio.Event()
         self._idle = False
@@ -227,6 +233,10 @@ class Journal:
         key = object()
         self._listeners[key] = listener
         return lambda: (self._listeners.pop(key, None), None)[1]
+
+    def watch(self, watch: CommitWatch) -> None:
+        """Call `watch` in the event loop after each commit that wrote. It must not block, nor raise."""
+        self._watches.append(watch)
 
     @property
     def key(self) -> DigestKey:
@@ -319,12 +329,16 @@ class Journal:
         # lazy writes go first: they are older than what their writer asked for afterwards
         calls = _take(self._later, self._settings.batch_max) + _take(self._writes, self._settings.batch_max)
         self._let_in()
+        began = time.perf_counter()
         try:
             committed = await self._run(partial(self._writer.commit, [call.unit for call in calls]))
         except BaseException:
             self._writes.extendleft(reversed(calls))  # where `_fail` finds them
             raise
         self._count(committed)
+        if committed.wrote:
+            for watch in self._watches:
+                watch(time.perf_counter() - began, len(calls))
         for call, outcome in zip(calls, committed.outcomes, strict=True):
             self._lazy_errors += call.waiter is None and isinstance(outcome, Raised)
             call.release(outcome)

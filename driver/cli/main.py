@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "deny": ("driver.cli.decisions:deny", "End an operation that waits for approval."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
     "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),
+    "metrics": ("driver.cli.metrics:metrics", "The daemon's metrics, as OpenMetrics."),
     "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
     "demo": ("driver.cli.demo:demo", "The whole story in one minute, on real processes."),
 }

@@ -7,6 +7,7 @@ Where a call's provider is ready and a slot is free, the intent is committed in 
 acceptance, so that a call costs two fsyncs: this one, and the outcome's.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -116,6 +117,8 @@ class Intake:
         self._scope = around.scope
         self._boundary = around.boundary
         self._fingerprints = Fingerprints(around.journal.key)
+        self.refused: Counter[str] = Counter()
+        """Refusals that nobody remembers, by code."""
 
     async def deliver(
         self, frames: Sequence[CommandFrame | InvalidCommand], origin: Origin = Origin.PLANE
@@ -228,6 +231,7 @@ class Intake:
                 tx.note_delivery(offer.command_id, "repeated")
                 return _Taken(answer=_repeat(tx, known))
             case RefusePlainly(code, message):
+                self.refused[code] += 1
                 frame = Refused(command_id=offer.command_id, code=code, message=message)
                 return _Taken(answer=Reply(render(frame)))
             case RefuseFinally(code, message, twin):

@@ -52,6 +52,8 @@ class LinkStatistics:
     url: str
     attempts: int
     """Tries to connect since the plane last welcomed this daemon."""
+    welcomes: int
+    """Times that the plane welcomed this daemon."""
     last_error: str | None
     acked_seq: int | None
     """The plane's watermark on this connection: the journal's own is written lazily."""
@@ -83,6 +85,7 @@ class Link:
         self._url = shown_url(settings.url)
         self._conversation: Conversation | None = None
         self._connected = False
+        self._welcomes = 0
         self._since = clock()
         self._state: LinkState = "connecting"
         self._attempts = 0
@@ -100,6 +103,7 @@ class Link:
             since=self._since,
             url=self._url,
             attempts=self._attempts,
+            welcomes=self._welcomes,
             last_error=self._last_error,
             acked_seq=None if session is None else session.acked_seq,
         )
@@ -171,6 +175,7 @@ class Link:
     def _welcome(self) -> None:
         log.info("link_connected", url=self._url, attempts=self._attempts)
         self._attempts = 0
+        self._welcomes += 1
         self._last_error = None
         self._state = "connected"
         self._note_connected(connected=True)

@@ -56,6 +56,12 @@ class Service:
             case NotDone(code=code, message=message):
                 raise Problem(HTTPStatus.CONFLICT, Code(code), message)
 
+    async def metrics(self) -> bytes:
+        """Return the daemon's metrics as OpenMetrics text. Raises as `read` does."""
+        async with self._reads:
+            with _stopped_journal():
+                return await self.sources.metrics()
+
     async def ailment(self) -> str | None:
         """Return None while the journal can commit, else what is wrong. Raises as `read` does."""
         with _stopped_journal():

@@ -63,6 +63,10 @@ class Sources(Protocol):
         """Record and do a command that was given here; return what became of it, once that is fsynced."""
         ...
 
+    async def metrics(self) -> bytes:
+        """Return the daemon's metrics as OpenMetrics text. Raises what reading the journal does."""
+        ...
+
     async def ailment(self) -> str | None:
         """Return None while the journal can commit within the watchdog's interval, else what is wrong."""
         ...

@@ -81,6 +81,9 @@ class World:
         assert self.desk is not None, "nobody takes commands in this world"
         return await self.desk.submit(kind, run_id, data)
 
+    async def metrics(self) -> bytes:
+        return b"# EOF\n"
+
     async def ailment(self) -> str | None:
         return self.ill
 

@@ -1,0 +1,1 @@
+"""What the daemon measures of itself, as OpenMetrics. May import `store`."""

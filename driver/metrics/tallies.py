@@ -1,0 +1,103 @@
+"""Counts what the journal records, from the moment that this process life began.
+
+Part of `driver.metrics`; imports `store` only. Told of each commit in the event loop, so it must cost next to
+nothing: of a call only its acceptance is parsed, for the name of its provider.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from store.events import (
+    CommandAccepted,
+    CommandRefused,
+    DriverFenced,
+    OperationFailed,
+    OperationNotExecuted,
+    OperationProbed,
+    OperationStarted,
+    OperationSucceeded,
+    OperationUnknown,
+    SupervisorVerdict,
+)
+from store.records import JsonObject, OperationId, StoredEvent
+
+ENDS: Final = frozenset(
+    event.KIND for event in (OperationSucceeded, OperationFailed, OperationNotExecuted, OperationUnknown)
+)
+ELSEWHERE: Final = ""
+"""The provider of an operation that an earlier life accepted, or that names none that is configured."""
+OPEN_MAX: Final = 100_000
+"""Operations whose provider is kept in mind: far more than may be open at once. Others count as elsewhere."""
+
+
+class Tallies:
+    """Counters by what happened; each only grows, and begins at zero with the process."""
+
+    def __init__(self, providers: Collection[str]) -> None:
+        self._configured = frozenset(providers)
+        self.events: Counter[str] = Counter()
+        """By kind."""
+        self.ended: Counter[tuple[str, str]] = Counter()
+        """Ends of operations, by provider and state."""
+        self.attempts: Counter[str] = Counter()
+        """By provider."""
+        self.refused: Counter[str] = Counter()
+        """Final refusals, by code."""
+        self.probes: Counter[str] = Counter()
+        """By verdict."""
+        self.verdicts: Counter[str] = Counter()
+        """Of the supervisor, by status."""
+        self.fences: Counter[str] = Counter()
+        """By reason."""
+        self._providers: dict[OperationId, str] = {}
+
+    def note(self, events: Sequence[StoredEvent]) -> None:
+        """Count what one commit recorded. Never raises."""
+        for event in events:
+            self.events[event.kind] += 1
+            self._note(event)
+
+    def _note(self, event: StoredEvent) -> None:
+        match event.kind:
+            case CommandAccepted.KIND:
+                self._accepted(event)
+            case OperationStarted.KIND:
+                self.attempts[self._provider(event)] += 1
+            case kind if kind in ENDS:
+                self.ended[self._provider(event), kind.partition(".")[2]] += 1
+                if event.terminal and event.operation_id is not None:
+                    self._providers.pop(event.operation_id, None)
+            case CommandRefused.KIND:
+                self.refused[_text(event, "code")] += 1
+            case OperationProbed.KIND:
+                self.probes[_text(event, "verdict")] += 1
+            case SupervisorVerdict.KIND:
+                self.verdicts[_text(event, "status")] += 1
+            case DriverFenced.KIND:
+                self.fences[_text(event, "reason")] += 1
+            case _:
+                pass
+
+    def _accepted(self, event: StoredEvent) -> None:
+        if event.operation_id is None or len(self._providers) >= OPEN_MAX:
+            return
+        data = _data(event)
+        provider = str(data.get("tool", "")).partition("/")[0]
+        if provider in self._configured:
+            self._providers[event.operation_id] = provider
+
+    def _provider(self, event: StoredEvent) -> str:
+        return ELSEWHERE if event.operation_id is None else self._providers.get(event.operation_id, ELSEWHERE)
+
+
+def _data(event: StoredEvent) -> JsonObject:
+    if event.body is None:
+        return {}
+    found: JsonObject = json.loads(event.body)["data"]
+    return found
+
+
+def _text(event: StoredEvent, name: str) -> str:
+    return str(_data(event).get(name, ""))

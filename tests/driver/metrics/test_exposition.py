@@ -1,0 +1,111 @@
+"""What the metrics say, read as a scraper reads them."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from driver.core.attempts import Answered, Silence
+from driver.metrics.exposition import Metrics, Moment
+from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine, limits
+
+pytestmark = pytest.mark.anyio
+
+Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def moment(rig: Rig) -> Moment:
+    """What the daemon says of itself."""
+    return Moment(
+        software="effectd/test",
+        state="ready",
+        connected=True,
+        connections=2,
+        running=rig.dispatcher.slots.in_use,
+        waiting=rig.dispatcher.depth,
+        refused=rig.intake.refused,
+    )
+
+
+@asynccontextmanager
+async def measured(folder: Path, provider: ScriptedProvider) -> AsyncGenerator[tuple[Rig, Metrics]]:
+    """An engine whose journal is measured."""
+    async with engine(folder, provider, bounds=limits(queue_max=3)) as rig:
+        yield rig, Metrics(rig.journal, ["tools"], lambda: moment(rig))
+
+
+async def scrape(metrics: Metrics) -> Samples:
+    """Every sample, by name and labels."""
+    text = (await metrics.exposition()).decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def of(samples: Samples, name: str, **labels: str) -> float:
+    """One sample."""
+    return samples[name, frozenset(labels.items())]
+
+
+async def test_ends_are_counted_by_provider_and_state(tmp_path: Path) -> None:
+    """A provider's outcomes can be told apart; each life counts from zero."""
+    provider = ScriptedProvider(answers=[Answered(result={}), Answered(result={}, is_error=True)])
+    async with measured(tmp_path, provider) as (rig, metrics):
+        for number in (1, 2):
+            await rig.intake.deliver([call(f"cmd-{number}", arguments={"n": number})])
+            await rig.settled(f"cmd-{number}")
+        samples = await scrape(metrics)
+    assert of(samples, "effectd_operations_ended_total", provider="tools", state="succeeded") == 1
+    assert of(samples, "effectd_operations_ended_total", provider="tools", state="failed") == 1
+    assert of(samples, "effectd_attempts_total", provider="tools") == 2
+    assert of(samples, "effectd_operations", state="succeeded") == 1
+
+
+async def test_a_caller_cannot_make_labels(tmp_path: Path) -> None:
+    """A provider that nobody configured has no name here, however many are invented."""
+    async with measured(tmp_path, ScriptedProvider()) as (rig, metrics):
+        for number in range(3):
+            await rig.intake.deliver([call(f"cmd-{number}", tool=f"made-up-{number}/act")])
+        samples = await scrape(metrics)
+    assert of(samples, "effectd_operations_ended_total", provider="", state="not_executed") == 3
+    assert not any("made-up" in value for _, labels in samples for _, value in labels)
+
+
+async def test_what_may_have_happened_is_a_gauge_with_an_age(tmp_path: Path) -> None:
+    """The figure that somebody is woken by."""
+    provider = ScriptedProvider(answer=Silence(cause="connection_lost", message="gone"))
+    async with measured(tmp_path, provider) as (rig, metrics):
+        assert of(await scrape(metrics), "effectd_unsettled_oldest_age_seconds") == 0
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        samples = await scrape(metrics)
+    assert of(samples, "effectd_operations_unsettled") == 1
+    assert of(samples, "effectd_unsettled_oldest_age_seconds") > 0
+    assert of(samples, "effectd_outbox_events") == 3
+
+
+async def test_commits_have_a_histogram(tmp_path: Path) -> None:
+    """Every commit that wrote is timed, and says how many units shared it."""
+    async with measured(tmp_path, ScriptedProvider()) as (rig, metrics):
+        before = rig.journal.statistics().commits
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        samples = await scrape(metrics)
+        commits = rig.journal.statistics().commits - before
+    assert of(samples, "effectd_commit_duration_seconds_count") == commits == 2
+    assert of(samples, "effectd_commit_units_count") == commits
+    assert of(samples, "effectd_journal_fsyncs_total") >= commits
+
+
+async def test_plain_refusals_are_counted(tmp_path: Path) -> None:
+    """They leave no event, and are counted all the same."""
+    async with measured(tmp_path, ScriptedProvider()) as (rig, metrics):
+        rig.posture.draining = True
+        await rig.intake.deliver([call()])
+        samples = await scrape(metrics)
+    assert of(samples, "effectd_commands_put_off_total", code="draining") == 1
+    assert of(samples, "effectd_link_connections_total") == 2
