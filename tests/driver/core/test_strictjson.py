@@ -75,9 +75,12 @@ def test_depth_has_a_limit(opening: str, closing: str) -> None:
         assert code_of(nested(depth, opening, closing)) == "too_deep"
 
 
-@pytest.mark.parametrize("value", [{"a": [{}]}, [[["x"]]], {"a": 1, "b": [[], {"c": 1}]}])
+THREE_LEVELS: list[JsonValue] = [{"a": [{}]}, [[["x"]]], {"a": 1, "b": [[], {"c": 1}]}]
+
+
+@pytest.mark.parametrize("value", THREE_LEVELS)
 def test_depth_counts_objects_and_lists_empty_ones_too(value: JsonValue) -> None:
-    """These have three levels, and what is neither has none."""
+    """What is neither has no levels."""
     assert deeper_than(value, 2)
     assert not deeper_than(value, 3)
     assert not deeper_than("[[[[", 0)
