@@ -307,6 +307,7 @@ class OperationReconciled(EventData):
     note: str
     evidence: tuple[str, ...]
     started_seq: int | None
+    label: str | None = optional()
     supersedes: int | None = optional()
 
 
@@ -351,6 +352,7 @@ class SupervisorVerdict(EventData):
     wall_digest: Digest
     model: str
     status: str
+    prompt_version: str | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
