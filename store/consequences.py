@@ -1,19 +1,28 @@
 """What follows from an event in the journal itself: recorded in the same unit, whoever recorded the event.
 
-Part of `store`; imports its own modules. Two things do: a contradiction among the strongest evidence of an
-attempt is an event of its own (`operation.diverged`), and what happens in a run may settle the operation
-that was delegated to it (`store.delegation`).
+Part of `store`; imports its own modules. Three things do: a contradiction among the strongest evidence of an
+attempt is an event of its own (`operation.diverged`); what happens in a run may settle the operation that
+was delegated to it (`store.delegation`); and what a compensation comes to is told of the operation that it
+compensates (`operation.compensated`), once, and again when more is known.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
 from store.delegation import conclusion, delegation, parents
-from store.events import Draft, EventData, OperationDiverged, OperationFailed, OperationUnknown
+from store.events import (
+    Draft,
+    EventData,
+    OperationCompensated,
+    OperationDiverged,
+    OperationFailed,
+    OperationUnknown,
+)
 from store.head import Ledger
 from store.projection import Fact
-from store.records import RunId
-from store.tables import OperationRow, Projected
+from store.records import COMPENSATION_PREFIX, OperationRecord, RunId
+from store.tables import OperationRow, Projected, find_operation
 
 
 def with_children(ledger: Ledger, data: EventData, parent: OperationRow) -> EventData:
@@ -51,6 +60,23 @@ def of_event(ledger: Ledger, fact: Fact, before: OperationRow, made: Projected) 
         before.record.settled,
     ):
         yield from of_run(ledger, before.run, before.record.run_id)
+    if after.ended_at is not None and after.command_id.startswith(COMPENSATION_PREFIX):
+        yield from _of_compensation(ledger, after)
+
+
+def _of_compensation(ledger: Ledger, compensation: OperationRecord) -> Iterator[Draft]:
+    """Yield what is new about a compensation that has ended, for the operation that it compensates."""
+    forward = find_operation(ledger, compensation.command_id.removeprefix(COMPENSATION_PREFIX))
+    if forward is None:
+        return  # it was pruned
+    told = ledger.execute("newest_of_kind", (forward.id, OperationCompensated.KIND)).fetchone()
+    body = None if told is None else told[0]
+    if body is not None and json.loads(body)["data"]["effect"] == compensation.effect:
+        return
+    found = OperationCompensated(
+        compensation_operation_id=compensation.operation_id, effect=compensation.effect
+    )
+    yield Draft(data=found, operation_id=forward.record.operation_id)
 
 
 def of_run(ledger: Ledger, run: int, run_id: RunId) -> Iterator[Draft]:

@@ -77,6 +77,7 @@ OPEN: Final = frozenset({State.ACCEPTED, State.AWAITING_APPROVAL, State.STARTED}
 ENDED: Final = frozenset(State) - OPEN
 
 _WAITING: Final = (State.ACCEPTED, State.AWAITING_APPROVAL)
+_REVIVABLE: Final = (State.UNKNOWN, State.FAILED, State.NOT_EXECUTED)
 
 MOVES: Final[Mapping[tuple[State | None, str], State]] = MappingProxyType(
     {
@@ -95,10 +96,10 @@ MOVES: Final[Mapping[tuple[State | None, str], State]] = MappingProxyType(
         **{(state, "operation.unknown"): State.UNKNOWN for state in (*_WAITING, State.STARTED)},
         # rule R: another attempt, with the same key
         (State.STARTED, "operation.started"): State.STARTED,
-        **{
-            (state, "operation.started"): State.STARTED
-            for state in (State.UNKNOWN, State.FAILED, State.NOT_EXECUTED)
-        },
+        **{(state, "operation.started"): State.STARTED for state in _REVIVABLE},
+        # a person is asked about it first; where nobody grants it, the operation is what it was before
+        **{(state, "operation.approval_requested"): State.AWAITING_APPROVAL for state in _REVIVABLE},
+        (State.AWAITING_APPROVAL, "operation.failed"): State.FAILED,
     }
 )
 """Every legal transition: (state before, kind of event) to the state after."""
@@ -169,7 +170,9 @@ def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
         return max(occurred, key=_strength)
     if verdicts and len(verdicts) >= max(attempts, 1) and all(v.effect is Effect.NONE for v in verdicts):
         return min(verdicts, key=_strength)
-    said_unknown = [v for v in verdicts if v.by is not None and v.effect is Effect.UNKNOWN]
+    if len(verdicts) < attempts or any(v.by is None for v in verdicts):
+        return UNDECIDED  # whoever said `unknown` of the others does not speak of an attempt that came later
+    said_unknown = [v for v in verdicts if v.effect is Effect.UNKNOWN]
     return max(said_unknown, key=_strength, default=UNDECIDED)
 
 

@@ -35,6 +35,8 @@ FRAME_BYTES_MAX: Final = 1_048_576
 """The largest frame either side takes, unless it says otherwise (docs/protocol.md, section 1)."""
 TOOL_CALL: Final = "tool.call"
 """The one kind of command that becomes an operation."""
+COMPENSATION_PREFIX: Final = "compensate:"
+"""Begins the id of the command that compensates an operation; the rest is that operation's id."""
 Identical: TypeAlias = Literal["guard-unsettled", "once-per-run", "allow"]
 """What a contract says of equal calls in a run."""
 IDENTICAL_DEFAULT: Final[Identical] = "guard-unsettled"

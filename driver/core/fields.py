@@ -21,8 +21,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from driver.core.identity import COMPENSATION_PREFIX, ID_PATTERN, OPERATION_ID_PATTERN
+from driver.core.identity import ID_PATTERN, OPERATION_ID_PATTERN
 from store.records import (
+    COMPENSATION_PREFIX,
     BootId,
     Chain,
     CommandId,

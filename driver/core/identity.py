@@ -10,14 +10,20 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from driver.core.canonical import canonical
-from store.records import CommandId, Digest, JsonObject, JsonValue, OperationId, RunId
+from store.records import (
+    COMPENSATION_PREFIX,
+    CommandId,
+    Digest,
+    JsonObject,
+    JsonValue,
+    OperationId,
+    RunId,
+)
 
 ID_PATTERN: Final = "^[A-Za-z0-9._:-]{1,128}$"
 """A `command_id` or `run_id`, as a regular expression that JSON Schema and Python read alike."""
 OPERATION_ID_PATTERN: Final = "^op_[0-9a-f]{32}$"
 """What `operation_id` returns, as a regular expression."""
-COMPENSATION_PREFIX: Final = "compensate:"
-"""Begins the daemon's own command ids, and therefore nobody else's."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 
@@ -40,6 +46,11 @@ def operation_id(scope: str, run_id: RunId, command_id: CommandId) -> OperationI
     """
     text = f"{scope}\0{run_id}\0{command_id}"
     return OperationId("op_" + hashlib.sha256(text.encode("utf-8")).hexdigest()[:32])
+
+
+def compensation_id(forward: OperationId) -> CommandId:
+    """Return the id of the one command that compensates an operation; no plane can send it."""
+    return CommandId(COMPENSATION_PREFIX + forward)
 
 
 Digester: TypeAlias = Callable[[bytes], Digest]

@@ -22,6 +22,9 @@ SELECT chain FROM events WHERE seq = ?;
 SELECT seq FROM events WHERE operation = (SELECT id FROM operations WHERE operation_id = ?) AND operation IS NOT NULL
 ORDER BY seq LIMIT ?;
 
+-- name: newest_of_kind
+SELECT body FROM events WHERE operation = ? AND kind = ? ORDER BY seq DESC LIMIT 1;
+
 -- name: insert_payload
 INSERT INTO payloads (seq, digest, redact, body) VALUES (?, ?, ?, ?);
 

@@ -53,7 +53,11 @@ FROM operations AS o CROSS JOIN evidence AS e ON e.operation = o.id
 WHERE o.operation_id = ? ORDER BY e.seq, e.attempt LIMIT ?;
 
 -- name: evidence_to_judge
-SELECT seq, attempt, effect, source FROM evidence WHERE operation = ? ORDER BY seq, attempt;
+-- What was said of an operation before its first attempt began is about another one, or about none.
+SELECT e.seq, e.attempt, e.effect, e.source
+FROM evidence AS e LEFT JOIN attempts AS a ON a.operation = e.operation AND a.attempt = e.attempt
+WHERE e.operation = ? AND (a.started_seq IS NULL OR a.started_seq < e.seq)
+ORDER BY e.seq, e.attempt;
 
 -- name: child_runs
 SELECT o.run, r.run_id, r.ended, min(o.id)
