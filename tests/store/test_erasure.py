@@ -191,8 +191,11 @@ async def test_an_idle_journal_erases_by_itself(opened: Open, settings: JournalS
                 await checkpoint()
 
 
-async def test_an_idle_journal_empties_its_wal(opened: Open, settings: JournalSettings) -> None:
+async def test_an_idle_journal_empties_its_wal(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where a commit of others has erased, too: old copies of its pages go when nobody wants anything."""
+    monkeypatch.setattr("store.journal.ERASE_AFTER_S", 3.0)  # time enough to look before that
     async with opened() as journal:
         await journal.transact(recording(secret(1), not_executed(1)))
         await acknowledge(journal)

@@ -79,7 +79,9 @@ def test_ctrl_c_in_the_middle_leaves_nothing_behind(place: Path) -> None:
         assert demo.stdout is not None
         told = ""
         while "is ready" not in told:
-            told += demo.stdout.readline()
+            line = demo.stdout.readline()
+            assert line, f"the demo ended before anything was ready: {told}"
+            told += line
         assert len(list(processes_in(place))) > 1
         demo.send_signal(signal.SIGINT)
         demo.communicate(timeout=PATIENCE_S)
