@@ -76,13 +76,12 @@ class _Events(Paged):
     def look(self, row: Row) -> None:
         (
             seq, kind, at, run_id, command_id, operation_id, terminal, digest, value, body, receipt_seq,
-            payload,
+            payload, gap_first, gap_chain, *erased,
         ) = row  # fmt: skip
         if seq == 1:
             self._link = chain.origin(self.view.journal_id)
         if seq != self.after + 1:
-            self.found(f"event {self.after + 1}", "it is missing")
-            self._link = None
+            self._link = self._over_gap(gap_first, gap_chain)
         if problem := broken_link(self._link, digest=digest, value=value, body=body):
             self.found(f"event {seq}", problem)
         self._link = value
@@ -90,11 +89,26 @@ class _Events(Paged):
             self.found(
                 f"event {seq}", f"its command {command_id} has the receipt {receipt_seq}, not this one"
             )
-        if body is None:
-            self.found(f"event {seq}", "its content is gone")
+        if body is None and (body := self._remains(seq, *erased)) is None:
             return
         row_says = (self.view.journal_id, seq, kind, at, run_id, command_id, operation_id, bool(terminal))
         self._look_at_content(seq, body, row_says, has_payload=payload is not None)
+
+    def _over_gap(self, first: int | None, value: Chain | None) -> Chain | None:
+        """Return the chain at the end of the gap before an event, where that begins after the last one."""
+        if first == self.after + 1:
+            return value
+        self.found(f"event {self.after + 1}", "it is missing")
+        return None
+
+    def _remains(self, seq: int, body: bytes | None, digest: str | None, done: int | None) -> bytes | None:
+        """Return what is left of an event that was erased."""
+        if body is None or done != 1:
+            self.found(f"event {seq}", "its content is gone")
+            return None
+        if chain.digest(body) != digest:
+            self.found(f"event {seq}", "what is left of it does not match its digest")
+        return body
 
     def _look_at_content(
         self, seq: int, body: bytes, row_says: Sequence[object], *, has_payload: bool
@@ -136,7 +150,7 @@ class _Payloads(Paged):
     statement = "verify_payloads"
 
     def look(self, row: Row) -> None:
-        seq, digest, redact, due, payload, kind, body, receipt_seq, *standing = row
+        seq, digest, redact, due, payload, kind, body, erased, receipt_seq, *standing = row
         subject = f"payload {seq}"
         if body is None:
             self.found(subject, "it belongs to no event")
@@ -144,7 +158,7 @@ class _Payloads(Paged):
             self.found(subject, "its event names another digest")
         if payload is not None:
             self._look_at_content(subject, payload, digest, redact, kind)
-        elif redact is None or receipt_seq is None:
+        elif erased != 1 and (redact is None or receipt_seq is None):
             self.found(subject, "its content is gone, and it was never due to be erased")
         if redact is not None and not _are_paths(redact):
             self.found(subject, "it does not say what is withheld of it")
@@ -353,6 +367,73 @@ class _Observations(Paged):
             self.found(f"observation {row[0]}", "it does not match its digest")
 
 
+class _Gaps(Paged):
+    """Where events were pruned there are none, and the one behind them is there."""
+
+    name = "gaps"
+    statement = "verify_gaps"
+
+    def look(self, row: Row) -> None:
+        first, last, value, has_events, has_next, digest = row
+        subject = f"events {first} to {last}"
+        if row_digest(first, last, value) != digest:
+            self.found(subject, "what is noted of their pruning does not match its digest")
+        if has_events or not has_next:
+            self.found(subject, "they are noted as pruned, and are not, or nothing stands behind them")
+
+
+class _Tombstones(Paged):
+    """A row that no event repeats matches its own digest; what it stands for is gone."""
+
+    name = "tombstones"
+    statement = "verify_tombstones"
+
+    def look(self, row: Row) -> None:
+        rowid, *values, kept, digest = row
+        if row_digest(*values) != digest:
+            self.found(f"tombstone {rowid}", "it does not match its digest")
+        if kept is not None:
+            self.found(f"tombstone {rowid}", f"its command {values[0]} was never pruned")
+
+
+class _Traces(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "traces"
+    statement = "verify_traces"
+
+    def look(self, row: Row) -> None:
+        *values, run_id, digest = row
+        if row_digest(*values) != digest:
+            self.found(f"trace of run {row[0]}", "it does not match its digest")
+        if run_id != row[1]:
+            self.found(f"trace of run {row[0]}", f"it is about {row[1]}, and the run is {run_id}")
+
+
+class _Erasures(Paged):
+    """Where a command was erased its acceptance is, and where it is still to be erased it is not."""
+
+    name = "erasures"
+    statement = "verify_erasures"
+
+    def look(self, row: Row) -> None:
+        command, done, is_gone = row
+        if done != is_gone:
+            self.found(f"erasure of command {command}", "it was done, or not, and its events say otherwise")
+
+
+class _Remains(Paged):
+    """Only of what was erased anything is left; its content is looked at with its event."""
+
+    name = "remains"
+    statement = "verify_remains"
+
+    def look(self, row: Row) -> None:
+        seq, _, event, is_gone = row
+        if event is None or not is_gone:
+            self.found(f"what is left of event {seq}", "the event was never erased")
+
+
 def bounded() -> tuple[Check, ...]:
     """Return fresh checks whose every page takes a bounded time."""
     return (
@@ -365,6 +446,11 @@ def bounded() -> tuple[Check, ...]:
         _DeadLetters(),
         _Triages(),
         _Observations(),
+        _Gaps(),
+        _Tombstones(),
+        _Traces(),
+        _Erasures(),
+        _Remains(),
     )
 
 

@@ -42,14 +42,18 @@ class Head:
     counts: Mapping[State, int]
     """How many operations are in each state. Every state is present."""
 
-    def moved(self, before: State | None, after: State) -> "Head":
-        """Return the head with one operation counted under `after`, and no longer under `before`."""
+    def moved(self, before: State | None, after: State | None) -> "Head":
+        """Return the head with one operation counted under `after`, and no longer under `before`.
+
+        None: it was not there before, or is there no longer.
+        """
         if before is after:
             return self
         counts = dict(self.counts)
         if before is not None:
             counts[before] -= 1
-        counts[after] += 1
+        if after is not None:
+            counts[after] += 1
         return replace(self, counts=counts)
 
 
@@ -153,6 +157,11 @@ class Ledger:
     head: Head
     key: DigestKey | None = None
     """None only where nothing is recorded."""
+    rows: tuple[int | None, int | None, int | None] = (None, None, None)
+    """The rowids that the run, the command and the operation of the next event get; None: new ones.
+
+    Set where projections are made again: what was pruned has left holes between the old ones.
+    """
 
     def execute(self, name: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> sqlite3.Cursor:
         """Run the statement `name` of `store/sql/`."""

@@ -218,12 +218,23 @@ def check_tail(connection: sqlite3.Connection, head: Head, path: Path) -> None:
     for seq, digest, value, body in connection.execute(STATEMENTS["links_after"], (after, TAIL)):
         expected += 1
         if seq != expected:
-            raise JournalDamaged(path, f"event {expected} is missing")
+            link = _link_after_gap(connection, expected, seq)
+            if link is None:
+                raise JournalDamaged(path, f"event {expected} is missing")
+            expected = seq
         if problem := broken_link(link, digest=digest, value=value, body=body):
             raise JournalDamaged(path, f"event {seq}: {problem}")
         link = value
     if head.last_seq and link != head.chain:
         raise JournalDamaged(path, "the hash chain does not lead to its end")
+
+
+def _link_after_gap(connection: sqlite3.Connection, expected: int, seq: int) -> Chain | None:
+    """Return the chain before event `seq`, where all from `expected` on were pruned; else None."""
+    if schema.version(connection) < schema.VERSION:
+        return None  # older versions pruned nothing, and have no such table
+    gap = connection.execute(STATEMENTS["gap_before"], (seq - 1,)).fetchone()
+    return Chain(gap[2]) if gap is not None and gap[0] <= expected else None
 
 
 def broken_link(before: Chain | None, *, digest: str, value: str, body: object) -> str | None:

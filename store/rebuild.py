@@ -1,8 +1,7 @@
 """The projections made again from the events: what `effectd verify --deep` compares with.
 
 Part of `store`; imports its own modules. The code that projects is the one that runs when an event is
-recorded (`store.tables`), on an empty journal in memory; rows get the same rowids, because they are made in
-the same order.
+recorded (`store.tables`), on a journal in memory that begins with what pruning has left of the runs.
 """
 
 import json
@@ -37,7 +36,7 @@ _PAGE_BYTES: Final = 64_000_000
 def differences(view: View) -> Iterator[tuple[str, str]]:
     """Yield table and problem for each row that is not what the events make of it, and for the counts.
 
-    Events whose content was erased cannot be projected, and end the comparison with a word about it.
+    An event that cannot be projected ends the comparison with a word about it.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         schema.migrate(connection)
@@ -45,10 +44,8 @@ def differences(view: View) -> Iterator[tuple[str, str]]:
         fresh = new_head(file_id=head.file_id, journal_id=head.journal_id, created_at=head.created_at)
         rebuilt = Ledger(connection, fresh)
         connection.execute("BEGIN")
+        _seed(rebuilt, view)
         for event in _events(view):
-            if event.body is None:
-                yield "events", f"event {event.seq} was erased: what follows from it cannot be rebuilt"
-                return
             try:
                 replay(rebuilt, event, view)
             except Exception as error:  # noqa: BLE001 - whatever a damaged event leads to
@@ -70,10 +67,26 @@ def _events(view: View) -> Iterator[StoredEvent]:
         after = page[-1].seq
 
 
+def _seed(ledger: Ledger, source: View) -> None:
+    """Begin with what pruned events have left of their runs."""
+    traces = source.ledger.execute("traces").fetchall()
+    for run, run_id, ended, outcome, first_at, last_at, _ in traces:
+        ledger.execute("seed_run", (run, run_id, ended, outcome, first_at, last_at))
+    for run, *_, resumes in traces:
+        for resumed in json.loads(resumes):
+            ledger.execute("seed_run_link", (run, resumed))
+
+
 def replay(ledger: Ledger, event: StoredEvent, source: View) -> None:
-    """Project one stored event again. `source` has the payloads, which are not rebuilt."""
-    assert event.body is not None
-    frame: dict[str, Any] = json.loads(event.body)
+    """Project one stored event again. `source` has the payloads, which are not rebuilt.
+
+    Of an event that was erased, what is left serves. Rows get the rowids that they had. Raises whatever a
+    damaged event leads to.
+    """
+    run, command, operation = source.ledger.execute("event_place", (event.seq,)).fetchone()
+    known = event.run_id is not None and ledger.execute("run", (event.run_id,)).fetchone() is not None
+    ledger.rows = (None if known else run, command, operation)
+    frame: dict[str, Any] = json.loads(event.body or source.remains(event.seq) or b"")
     data = from_json(event.kind, frame["data"])
     fact = Fact.of(event, data, Origin(frame["origin"]))
     match data:
@@ -81,9 +94,9 @@ def replay(ledger: Ledger, event: StoredEvent, source: View) -> None:
             project_new_command(ledger, fact, data)
         case CommandCompleted() | CommandFailed():
             assert event.command_id is not None
-            command = find_command(ledger, event.command_id)
-            assert command is not None
-            project_command(ledger, fact, data, command, source.command_payload(event.command_id))
+            found = find_command(ledger, event.command_id)
+            assert found is not None
+            project_command(ledger, fact, data, found, source.command_payload(event.command_id))
         case _ if event.operation_id is not None:
             row = find_operation(ledger, event.operation_id)
             assert row is not None

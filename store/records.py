@@ -8,7 +8,7 @@ here knows SQL, a clock or the network. Times are RFC 3339 text in UTC with micr
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Generic, Literal, NewType, TypeAlias, TypeVar, Union
+from typing import Final, Generic, Literal, NewType, Protocol, TypeAlias, TypeVar, Union
 
 from store.lifecycle import Effect, Source, State
 
@@ -97,6 +97,62 @@ class CommandRecord:
     receipt_seq: int | None
     receipt_kind: str | None
     expires_at: Timestamp | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """A command that was pruned after its time: it is never executed again."""
+
+    command_id: CommandId
+    run_id: RunId | None
+    kind: str
+    """The kind of its receipt."""
+    seq: int
+    """The receipt's seq."""
+    content_digest: Digest
+    operation_id: OperationId | None
+    effect: Effect | None
+    """The effect of a call as it was last known."""
+
+
+class Twin(Protocol):
+    """A write with the same arguments as another one: what a look-alike is judged by, pruned or not."""
+
+    @property
+    def operation_id(self) -> OperationId:
+        """Its operation."""
+        ...
+
+    @property
+    def state(self) -> State:
+        """What the daemon did with it."""
+        ...
+
+    @property
+    def effect(self) -> Effect:
+        """What is known to have happened."""
+        ...
+
+    @property
+    def effect_by(self) -> Source | None:
+        """Who says so."""
+        ...
+
+    @property
+    def guards(self) -> bool:
+        """Whether a look-alike of it is a likely resend."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedTwin:
+    """What a tombstone says of a write: a `Twin`, as an `OperationRecord` is."""
+
+    operation_id: OperationId
+    state: State
+    effect: Effect
+    effect_by: Source | None
+    guards: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,6 +168,59 @@ CREATE TABLE observations (
   digest TEXT NOT NULL
 ) STRICT;
 
+CREATE TABLE tombstones (
+  id INTEGER PRIMARY KEY,
+  command_id TEXT NOT NULL UNIQUE,
+  run INTEGER REFERENCES runs (id),
+  kind TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  content_digest TEXT NOT NULL,
+  operation_id TEXT,
+  args_digest TEXT,
+  write INTEGER,
+  state TEXT,
+  effect TEXT,
+  effect_by TEXT,
+  pruned_at TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE gaps (
+  first INTEGER PRIMARY KEY,
+  last INTEGER NOT NULL UNIQUE CHECK (last >= first),
+  chain TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE traces (
+  run INTEGER PRIMARY KEY REFERENCES runs (id),
+  run_id TEXT NOT NULL,
+  ended INTEGER NOT NULL,
+  outcome TEXT,
+  first_at TEXT NOT NULL,
+  last_at TEXT NOT NULL,
+  resumes TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE erasures (
+  command INTEGER PRIMARY KEY REFERENCES commands (id),
+  done INTEGER NOT NULL CHECK (done IN (0, 1))
+) STRICT;
+
+CREATE TABLE remains (
+  seq INTEGER PRIMARY KEY,
+  body BLOB NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE restored (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  digest_key BLOB NOT NULL,
+  made_at TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
 CREATE INDEX commands_open ON commands (accepted_seq) WHERE receipt_seq IS NULL;
 
 CREATE INDEX commands_open_of_run ON commands (run, accepted_seq) WHERE receipt_seq IS NULL;
@@ -199,6 +252,18 @@ CREATE INDEX operations_of_parent ON operations (parent_operation_id, run) WHERE
 CREATE UNIQUE INDEX observations_of_operation ON observations (operation, attempt, side);
 
 CREATE INDEX operations_unsettled_of_run ON operations (run) WHERE listed = 1;
+
+CREATE INDEX tombstones_alike ON tombstones (run, args_digest);
+
+CREATE INDEX erasures_due ON erasures (command) WHERE done = 0;
+
+CREATE INDEX events_alone ON events (run, seq) WHERE command IS NULL AND operation IS NULL;
+
+CREATE INDEX operations_of_command ON operations (command);
+
+CREATE INDEX commands_of_run ON commands (run);
+
+CREATE INDEX run_links_of_resumed ON run_links (resumes);
 
 CREATE VIEW command_rows AS
 SELECT

@@ -160,7 +160,7 @@ def _as_text(value: object) -> str | None:
 
 
 def _touch_run(ledger: Ledger, run_id: RunId, at: Timestamp) -> int:
-    return int(ledger.execute("touch_run", (run_id, at, at)).fetchall()[0][0])
+    return int(ledger.execute("touch_run", (ledger.rows[0], run_id, at, at)).fetchall()[0][0])
 
 
 def project_run(ledger: Ledger, fact: Fact) -> Place:
@@ -174,6 +174,7 @@ def project_new_command(ledger: Ledger, fact: Fact, data: CommandAccepted | Comm
     run = None if fact.run_id is None else _touch_run(ledger, fact.run_id, fact.at)
     accepted = isinstance(data, CommandAccepted)
     row = (
+        ledger.rows[1],
         fact.command_id,
         run,
         data.kind if isinstance(data, CommandAccepted) else "",  # a refusal does not say of what
@@ -203,6 +204,7 @@ def _rowid(ledger: Ledger, operation_id: OperationId | None) -> int | None:
 def _insert_operation(ledger: Ledger, fact: Fact, data: CommandAccepted, place: Place) -> int:
     write = data.write is not False
     row = (
+        ledger.rows[2],
         fact.operation_id,
         place.command,
         place.run,
@@ -261,9 +263,9 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
 
     Raises `IllegalMove` before anything is written.
     """
+    place = Place(run=row.run, command=row.command, operation=row.id)
     changes = projection.follow(row.record, fact)
     words = projection.evidence(fact.data, row.record, _attempts_seen(ledger, fact, row))
-    place = Place(run=row.run, command=row.command, operation=row.id)
     _write_attempts(ledger, fact, row)
     actor = fact.data.actor if isinstance(fact.data, OperationReconciled) else None
     for word in words:
@@ -277,13 +279,13 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
         after = projection.judged(row.record, changes, (item for _, item in known))
         _update_operation(ledger, row, after, fact.at)
         _set_due(ledger, after, fact.seq if terminal else row.receipt_seq)
+        found = Projected(place, after, _contradicted(fact, words, known))
     else:
         ledger.execute("count_in_run", (0, 0, fact.at, row.run))
-        found = Projected(place, after, _contradicted(fact, words, known))
         _set_due(ledger, row.record, row.receipt_seq)  # the event may be the first to withhold something
+        found = Projected(place, row.record)
     if terminal:
         ledger.execute("set_receipt", (fact.seq, fact.data.KIND, row.command))
-        found = Projected(place, row.record)
     return found
 
 

@@ -173,7 +173,8 @@ class Transaction(View):
     def _append_new_command(self, draft: Draft, data: CommandAccepted | CommandRefused) -> StoredEvent:
         if draft.command_id is None or (draft.run_id is None and isinstance(data, CommandAccepted)):
             raise ImpossibleEvent(data.KIND, "it names no command or no run")
-        if find_command(self.ledger, draft.command_id) is not None:
+        known = find_command(self.ledger, draft.command_id) or self.tombstone(draft.command_id)
+        if known is not None:
             raise ImpossibleEvent(data.KIND, f"the command {draft.command_id} is known already")
         if isinstance(data, CommandAccepted) and data.tool is not None:
             self._check_call(draft, data)
@@ -245,6 +246,10 @@ class Transaction(View):
             return ()
         row = self.ledger.execute("command_data", (accepted_seq,)).fetchone()
         return () if row is None or row[0] is None else tuple(json.loads(row[0]))
+
+    def writing(self) -> Ledger:
+        """Return the ledger to write to, for `store`'s own modules: all of it is undone with the unit."""
+        return self._write()
 
     def _write(self, draft: Draft | None = None) -> Ledger:
         """Begin to write: from here on, a unit that raises is undone."""

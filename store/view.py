@@ -12,7 +12,7 @@ from typing import Final
 
 from store.delegation import Delegation, delegation
 from store.head import Ledger
-from store.lifecycle import Effect, Source, State
+from store.lifecycle import Effect, Judgement, Source, Standing, State, guards
 from store.plans import plan
 from store.records import (
     AttemptRecord,
@@ -30,12 +30,15 @@ from store.records import (
     OperationId,
     OperationRecord,
     Page,
+    PrunedTwin,
     RunId,
     RunRecord,
     StoredData,
     StoredEvent,
     Timestamp,
+    Tombstone,
     TriageRecord,
+    Twin,
 )
 from store.tables import Row, command_row, find_command, find_operation, operation_row
 
@@ -122,6 +125,22 @@ class View:
         row = find_command(self.ledger, command_id)
         return None if row is None else row.record
 
+    def tombstone(self, command_id: CommandId) -> Tombstone | None:
+        """Return what is left of a command that was pruned; None where it was not, or that is over too."""
+        row = self.ledger.execute("tombstone", (command_id,)).fetchone()
+        if row is None:
+            return None
+        command_id, run_id, kind, seq, content_digest, operation_id, effect = row
+        return Tombstone(
+            command_id=command_id,
+            run_id=run_id,
+            kind=kind,
+            seq=seq,
+            content_digest=content_digest,
+            operation_id=operation_id,
+            effect=None if effect is None else Effect(effect),
+        )
+
     def command_payload(self, command_id: CommandId) -> bytes | None:
         """Return the command's `data` as JSON; None where it is unknown, was never kept, or was erased."""
         command = self.command(command_id)
@@ -185,6 +204,11 @@ class View:
             for attempt, seq, at, effect, source, actor in rows
         )
 
+    def delegation(self, operation_id: OperationId) -> Delegation | None:
+        """Return what the runs that serve the operation have done so far; None where there is none."""
+        row = find_operation(self.ledger, operation_id)
+        return None if row is None else delegation(self.ledger, row)
+
     def operation_events(self, operation_id: OperationId) -> tuple[int, ...]:
         """Return the seqs of the operation's events, its command's own among them."""
         return tuple(
@@ -201,20 +225,22 @@ class View:
             return None
         return self._payload(operation.result_seq) or self._result_of_event(operation.result_seq)
 
-    def twins(self, runs: Sequence[RunId], *args_digests: Digest) -> tuple[OperationRecord, ...]:
-        """Return the writes with these arguments in these runs, at most `TWINS_MAX`.
-
-    def delegation(self, operation_id: OperationId) -> Delegation | None:
-        """Return what the runs that serve the operation have done so far; None where there is none."""
-        row = find_operation(self.ledger, operation_id)
-        return None if row is None else delegation(self.ledger, row)
+    def twins(self, runs: Sequence[RunId], *args_digests: Digest) -> tuple[Twin, ...]:
+        """Return the writes with these arguments in these runs, at most `TWINS_MAX`, pruned ones included.
 
         The same arguments may have two digests: a plain one and one under the key. Those that guard come
-        first; each part is newest first.
+        first, and those that were pruned last; each part is newest first.
         """
         guarding = self._alike("twins_guarding", runs, args_digests)
         others = self._alike("twins_alike", runs, args_digests)
-        return (*guarding, *others)[:TWINS_MAX]
+        pruned = [
+            _pruned_twin(row)
+            for run_id in dict.fromkeys(runs)
+            for args_digest in dict.fromkeys(args_digests)
+            for row in self.ledger.execute("tombstones_alike", (run_id, args_digest, TWINS_MAX))
+        ]
+        twins: list[Twin] = [*guarding, *others, *pruned]
+        return tuple(sorted(twins, key=lambda twin: not twin.guards)[:TWINS_MAX])
 
     def open_operations(self, after_seq: int, limit: int) -> tuple[OperationRecord, ...]:
         """Return the operations that have not ended, by the seq of their acceptance."""
@@ -322,16 +348,26 @@ class View:
         row = self.ledger.execute("event", (seq,)).fetchone()
         return None if row is None else _event(row)
 
+    def remains(self, seq: int) -> bytes | None:
+        """Return what is left of an event that was erased: its frame, without what had to go."""
+        row = self.ledger.execute("remains", (seq,)).fetchone()
+        return None if row is None else row[0]
+
     def last_event(self) -> StoredEvent | None:
         """Return the newest event."""
         return self.event(self.last_seq)
 
     def chain_at(self, seq: int) -> Chain | None:
-        """Return the hash chain as of `seq` (0: before the first event); None where that was pruned."""
+        """Return the hash chain as of `seq` (0: before the first event); None where that was pruned.
+
+        Of events that were pruned together, it is kept as of the last one.
+        """
         if seq == 0:
             return Chain(self.journal_id)
         row = self.ledger.execute("chain_at", (seq,)).fetchone()
-        return None if row is None else row[0]
+        if row is None:
+            return self._chain_of_gap(seq)
+        return Chain(row[0])
 
     def is_parked(self, seq: int) -> bool:
         """Whether the event is a dead letter, and so left out of the stream."""
@@ -347,10 +383,9 @@ class View:
 
     # ------------------------------------------------------------ parts
 
-    def remains(self, seq: int) -> bytes | None:
-        """Return what is left of an event that was erased: its frame, without what had to go."""
-        row = self.ledger.execute("remains", (seq,)).fetchone()
-        return None if row is None else row[0]
+    def _chain_of_gap(self, seq: int) -> Chain | None:
+        row = self.ledger.execute("gap_before", (seq,)).fetchone()
+        return None if row is None else Chain(row[2])
 
     def _payload(self, seq: int) -> bytes | None:
         row = self.ledger.execute("payload", (seq,)).fetchone()
@@ -383,6 +418,20 @@ class View:
                 return
             size += length or 1
             yield event
+
+
+def _pruned_twin(row: Row) -> PrunedTwin:
+    operation_id, state, effect, effect_by = row
+    judgement = Judgement(Effect(effect), None if effect_by is None else Source(effect_by))
+    # what is listed as unsettled is never pruned, so how errors were meant makes no difference any more
+    standing = Standing(write=True, state=State(state), judgement=judgement)
+    return PrunedTwin(
+        operation_id=operation_id,
+        state=standing.state,
+        effect=judgement.effect,
+        effect_by=judgement.by,
+        guards=guards(standing),
+    )
 
 
 def _bounded(limit: int) -> int:

@@ -32,8 +32,9 @@ from store.records import (
     Identical,
     JournalId,
     OperationId,
-    OperationRecord,
     RunId,
+    Tombstone,
+    Twin,
 )
 
 PlainCode: TypeAlias = Literal["conflict", "overloaded", "draining", "fenced", "no_room"]
@@ -77,7 +78,7 @@ class AdmissionFacts:
 
     journal_id: JournalId
     fence: Fence | None
-    known: CommandRecord | None
+    known: CommandRecord | Tombstone | None
     draining: bool
     room: bool
     queue_depth: int
@@ -91,7 +92,7 @@ class AdmissionFacts:
     run_unsettled: int = 0
     run_unsettled_max: int = 1
     unknown_resumes: tuple[RunId, ...] = ()
-    twins: tuple[OperationRecord, ...] = ()
+    twins: tuple[Twin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def fenced_message(reason: str) -> str:
     return f"the daemon is fenced ({reason}) and acts on nothing: an operator must run 'effectd unfence'"
 
 
-def _judge_known(command: Candidate, known: CommandRecord) -> Decision:
+def _judge_known(command: Candidate, known: CommandRecord | Tombstone) -> Decision:
     if known.content_digest == command.content_digest:
         return Known()
     return RefusePlainly(
@@ -248,7 +249,7 @@ def _judge_twins(data: ToolCallData, facts: AdmissionFacts) -> RefuseFinally | N
     )
 
 
-def _once_per_run(twin: OperationRecord) -> LookalikeCode | None:
+def _once_per_run(twin: Twin) -> LookalikeCode | None:
     """Why `twin` forbids another like it. An operator's `unknown` guards too, and has a code of its own."""
     if twin.effect_by is Source.OPERATOR and twin.effect is Effect.UNKNOWN:
         return "duplicate_unknown"
@@ -261,11 +262,9 @@ def _once_per_run(twin: OperationRecord) -> LookalikeCode | None:
     return None
 
 
-def _refuse_twin(
-    verdicts: Iterable[tuple[LookalikeCode | None, OperationRecord]], *, hint: str
-) -> RefuseFinally | None:
+def _refuse_twin(verdicts: Iterable[tuple[LookalikeCode | None, Twin]], *, hint: str) -> RefuseFinally | None:
     """Refuse because of the twin whose code comes first, and of those the first given."""
-    found: dict[LookalikeCode, OperationRecord] = {}
+    found: dict[LookalikeCode, Twin] = {}
     for code, twin in verdicts:
         if code is not None:
             found.setdefault(code, twin)

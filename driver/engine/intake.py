@@ -49,7 +49,18 @@ from store.events import (
     OperationNotExecuted,
     OperationUnknown,
 )
-from store.records import CommandId, CommandRecord, Digest, JsonObject, OperationId, Origin, RunId, timestamp
+from store.lifecycle import Effect
+from store.records import (
+    CommandId,
+    CommandRecord,
+    Digest,
+    JsonObject,
+    OperationId,
+    Origin,
+    RunId,
+    Tombstone,
+    timestamp,
+)
 from store.transaction import Transaction
 from store.view import View
 
@@ -221,7 +232,7 @@ class Intake:
         return taken
 
     def _take(self, tx: Transaction, offer: _Offer, origin: Origin, *, slots: int, load: _Load) -> _Taken:
-        known = tx.command(offer.command_id)
+        known = tx.command(offer.command_id) or tx.tombstone(offer.command_id)
         asked = offer.candidate
         if known is not None:
             asked = self._fingerprints.recognise(asked, offer.frame, offer.contract, known)
@@ -315,7 +326,7 @@ class Intake:
         return expires_at
 
     def _facts(
-        self, tx: Transaction, offer: _Offer, known: CommandRecord | None, load: _Load
+        self, tx: Transaction, offer: _Offer, known: CommandRecord | Tombstone | None, load: _Load
     ) -> AdmissionFacts:
         data = offer.candidate.data
         fence = tx.fence
@@ -350,7 +361,9 @@ class Intake:
             twins=tx.twins(runs, *alike) if offer.contract.write else (),
         )
 
-    def _plain_facts(self, tx: Transaction, known: CommandRecord | None, load: _Load) -> AdmissionFacts:
+    def _plain_facts(
+        self, tx: Transaction, known: CommandRecord | Tombstone | None, load: _Load
+    ) -> AdmissionFacts:
         return AdmissionFacts(
             journal_id=tx.journal_id,
             fence=tx.fence,
@@ -436,22 +449,31 @@ def _lost(offer: _Offer, message: str) -> EventData:
     return CommandFailed(code="journal_lost", message=message)
 
 
-def _repeat(view: View, known: CommandRecord) -> Answer:
+def _repeat(view: View, known: CommandRecord | Tombstone) -> Answer:
     """What the journal said of a command, as stored; or what is left of it."""
+    if isinstance(known, Tombstone):
+        return _retired(view, known, kind=known.kind, seq=known.seq, effect=known.effect)
     seqs = [seq for seq in (known.accepted_seq, known.receipt_seq) if seq is not None]
     events = [view.event(seq) for seq in seqs]
     stored = tuple(event for event in events if event is not None and event.body is not None)
     if len(stored) == len(seqs):
         return Repeat(stored)
     operation = None if known.operation_id is None else view.operation(known.operation_id)
-    assert known.receipt_seq is not None, "only what has a receipt is pruned"
+    assert known.receipt_seq is not None, "only what has a receipt is erased"
     assert known.receipt_kind is not None, "a receipt has a kind"
+    effect = None if operation is None else operation.effect
+    return _retired(view, known, kind=known.receipt_kind, seq=known.receipt_seq, effect=effect)
+
+
+def _retired(
+    view: View, known: CommandRecord | Tombstone, *, kind: str, seq: int, effect: Effect | None
+) -> Answer:
     frame = Retired(
         command_id=known.command_id,
         operation_id=known.operation_id,
-        kind=known.receipt_kind,
-        effect=None if operation is None else operation.effect.value,
+        kind=kind,
+        effect=None if effect is None else effect.value,
         journal_id=view.journal_id,
-        seq=known.receipt_seq,
+        seq=seq,
     )
     return Reply(render(frame))

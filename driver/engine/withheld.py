@@ -15,7 +15,7 @@ from driver.core.identity import Digester, args_digest, content_digest, sha256
 from driver.core.redaction import Redaction, redaction
 from driver.core.reports import Redactor
 from store.keys import DigestKey
-from store.records import CommandRecord, Digest, JsonValue, OperationRecord, StoredData
+from store.records import CommandRecord, Digest, JsonValue, OperationRecord, StoredData, Tombstone
 from store.view import View
 
 
@@ -42,7 +42,11 @@ class Fingerprints:
         return sha256 if contract.redact is None else self._key.digest
 
     def recognise(
-        self, asked: Candidate, frame: CommandFrame | InvalidCommand, contract: Contract, known: CommandRecord
+        self,
+        asked: Candidate,
+        frame: CommandFrame | InvalidCommand,
+        contract: Contract,
+        known: CommandRecord | Tombstone,
     ) -> Candidate:
         """Return the candidate with the digest that the journal has of it, where it has the same content."""
         if asked.content_digest == known.content_digest:

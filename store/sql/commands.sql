@@ -8,9 +8,9 @@ FROM command_rows WHERE command_id = ?;
 
 -- name: insert_command
 INSERT INTO commands (
-  command_id, run, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq, receipt_kind,
-  expires_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
+  id, command_id, run, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq,
+  receipt_kind, expires_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 
 -- name: set_receipt
 UPDATE commands SET receipt_seq = ?, receipt_kind = ? WHERE id = ?;

@@ -66,3 +66,6 @@ WHERE d.seq > ? ORDER BY d.seq LIMIT ?;
 
 -- name: links_after
 SELECT seq, digest, chain, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?;
+
+-- name: remains
+SELECT body FROM remains WHERE seq = ?;

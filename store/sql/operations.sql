@@ -14,9 +14,9 @@ FROM operation_rows WHERE operation_id = ?;
 
 -- name: insert_operation
 INSERT INTO operations (
-  operation_id, command, run, origin, tool, args_digest, write, identical, repeat, state, effect, effect_by, listed,
-  guards, attempt_count, accepted_seq, accepted_at, expires_at, parent_operation_id
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
+  id, operation_id, command, run, origin, tool, args_digest, write, identical, repeat, state, effect, effect_by,
+  listed, guards, attempt_count, accepted_seq, accepted_at, expires_at, parent_operation_id
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 
 -- name: update_operation
 UPDATE operations SET

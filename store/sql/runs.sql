@@ -1,12 +1,12 @@
 -- Runs, and which runs they resume.
 
 -- name: touch_run
-INSERT INTO runs (run_id, first_at, last_at) VALUES (?, ?, ?)
-ON CONFLICT (run_id) DO UPDATE SET last_at = excluded.last_at
+INSERT INTO runs (id, run_id, first_at, last_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (run_id) DO UPDATE SET last_at = max(last_at, excluded.last_at)
 RETURNING id;
 
 -- name: count_in_run
-UPDATE runs SET operations = operations + ?, unsettled = unsettled + ?, last_at = ? WHERE id = ?;
+UPDATE runs SET operations = operations + ?, unsettled = unsettled + ?, last_at = max(last_at, ?) WHERE id = ?;
 
 -- name: run
 SELECT id, run_id, ended, outcome, operations, unsettled, first_at, last_at FROM runs WHERE run_id = ?;

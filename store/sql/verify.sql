@@ -3,34 +3,40 @@
 -- name: verify_events
 SELECT
   v.seq, v.kind, v.at, v.run_id, v.command_id, v.operation_id, v.terminal, v.digest, v.chain, v.body, c.receipt_seq,
-  p.seq
+  p.seq, g.first, g.chain, m.body, m.digest, x.done
 FROM
   events AS e
   CROSS JOIN event_rows AS v ON v.seq = e.seq
   LEFT JOIN commands AS c ON c.id = e.command
   LEFT JOIN payloads AS p ON p.seq = e.seq
+  LEFT JOIN gaps AS g ON g.last = e.seq - 1
+  LEFT JOIN remains AS m ON m.seq = e.seq
+  LEFT JOIN erasures AS x ON x.command = e.command
 WHERE e.seq > ? ORDER BY e.seq LIMIT ?;
 
 -- name: verify_payloads
 SELECT
-  p.seq, p.digest, p.redact, p.due, p.body, e.kind, e.body, c.receipt_seq,
+  p.seq, p.digest, p.redact, p.due, p.body, e.kind, coalesce(e.body, m.body), x.done, c.receipt_seq,
   o.write, o.state, o.effect, o.effect_by, o.error_means
 FROM
   payloads AS p
   LEFT JOIN events AS e ON e.seq = p.seq
+  LEFT JOIN remains AS m ON m.seq = p.seq
   LEFT JOIN commands AS c ON c.id = e.command
+  LEFT JOIN erasures AS x ON x.command = e.command
   LEFT JOIN operations AS o ON o.id = e.operation
 WHERE p.seq > ? ORDER BY p.seq LIMIT ?;
 
 -- name: verify_commands
 SELECT
   c.id, c.command_id, r.run_id, c.kind, c.origin, c.content_digest, c.operation_id, c.accepted_seq, c.accepted_at,
-  c.receipt_seq, c.receipt_kind, c.expires_at, e.kind, e.terminal, e.command, a.body
+  c.receipt_seq, c.receipt_kind, c.expires_at, e.kind, e.terminal, e.command, coalesce(a.body, m.body)
 FROM
   commands AS c
   LEFT JOIN runs AS r ON r.id = c.run
   LEFT JOIN events AS e ON e.seq = c.receipt_seq
   LEFT JOIN events AS a ON a.seq = coalesce(c.accepted_seq, c.receipt_seq)
+  LEFT JOIN remains AS m ON m.seq = a.seq
 WHERE c.id > ? ORDER BY c.id LIMIT ?;
 
 -- name: verify_operations
@@ -38,8 +44,11 @@ SELECT
   o.id, o.command, o.run, o.receipt_seq, o.listed, o.operation_id, o.command_id, o.run_id, o.origin, o.tool,
   o.args_digest, o.write, o.identical, o.repeat, o.state, o.effect, o.effect_by, o.guards, o.reason, o.error_means,
   o.receipt, o.attempt_count, o.metadata, o.accepted_seq, o.started_seq, o.result_seq, o.accepted_at, o.started_at,
-  o.ended_at, o.deadline_at, o.expires_at, o.parent_operation_id, a.body
-FROM operation_rows AS o LEFT JOIN events AS a ON a.seq = o.accepted_seq
+  o.ended_at, o.deadline_at, o.expires_at, o.parent_operation_id, coalesce(a.body, m.body)
+FROM
+  operation_rows AS o
+  LEFT JOIN events AS a ON a.seq = o.accepted_seq
+  LEFT JOIN remains AS m ON m.seq = o.accepted_seq
 WHERE o.id > ? ORDER BY o.id LIMIT ?;
 
 -- name: verify_runs
@@ -54,6 +63,35 @@ SELECT id, command, at, answer, digest FROM deliveries WHERE id > ? ORDER BY id 
 
 -- name: verify_dead_letters
 SELECT seq, code, message, at, requeued_as, digest FROM dead_letters WHERE seq > ? ORDER BY seq LIMIT ?;
+
+-- name: verify_gaps
+SELECT
+  g.first, g.last, g.chain, EXISTS (SELECT 1 FROM events AS e WHERE e.seq BETWEEN g.first AND g.last),
+  EXISTS (SELECT 1 FROM events AS e WHERE e.seq = g.last + 1), g.digest
+FROM gaps AS g WHERE g.first > ? ORDER BY g.first LIMIT ?;
+
+-- name: verify_tombstones
+SELECT
+  t.id, t.command_id, t.run, t.kind, t.seq, t.content_digest, t.operation_id, t.args_digest, t.write, t.state, t.effect,
+  t.effect_by, t.pruned_at, c.id, t.digest
+FROM tombstones AS t LEFT JOIN commands AS c ON c.command_id = t.command_id
+WHERE t.id > ? ORDER BY t.id LIMIT ?;
+
+-- name: verify_traces
+SELECT t.run, t.run_id, t.ended, t.outcome, t.first_at, t.last_at, t.resumes, r.run_id, t.digest
+FROM traces AS t LEFT JOIN runs AS r ON r.id = t.run WHERE t.run > ? ORDER BY t.run LIMIT ?;
+
+-- name: verify_erasures
+SELECT x.command, x.done, e.body IS NULL
+FROM
+  erasures AS x
+  LEFT JOIN commands AS c ON c.id = x.command
+  LEFT JOIN events AS e ON e.seq = c.accepted_seq
+WHERE x.command > ? ORDER BY x.command LIMIT ?;
+
+-- name: verify_remains
+SELECT m.seq, m.digest, e.seq, e.body IS NULL
+FROM remains AS m LEFT JOIN events AS e ON e.seq = m.seq WHERE m.seq > ? ORDER BY m.seq LIMIT ?;
 
 -- name: all_runs
 SELECT * FROM runs ORDER BY id;

@@ -1,0 +1,353 @@
+"""Prunes what is over, acknowledged and old: a bounded step at a time, and every trace that must stay, stays.
+
+Part of `store`; imports its own modules. Runs in the owner's thread, as a unit of a group commit.
+
+Theory of operation
+-------------------
+What is pruned together is a **command with all that belongs to it**: for a call, its operation and every
+event of that. It goes when the table of states (docs/design: `lifecycle.is_erasable`) allows it, when its
+newest event is older than `retention`, when the plane has acknowledged that event, and when nothing that is
+kept depends on it: its parent operation, the operation that it compensates, a dead letter among its events.
+A supervisor's word is kept for `retention_unknown`. The newest event of the journal always stays.
+
+Three things are left behind, each under a digest of its own, because no event repeats them:
+
+* a **tombstone** for the command: redelivered, it is answered `retired`; its look-alikes are judged by it;
+* a **gap** for the events: from where to where, and the hash chain as of its end, so that the chain of what
+  is kept can still be followed, and the link can bridge what it cannot send. Gaps that touch become one;
+* a **trace** for the run: what it was when something of it was last pruned.
+
+A pass goes once over the commands from the oldest on, then over the events that belong to no command, then
+over the tombstones whose own time is over, and then hands free pages back to the file system. It forgets
+where it was when the process ends: the next one begins anew, and passes what it cannot prune in pages.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from store.events import SupervisorVerdict
+from store.head import Ledger, row_digest
+from store.lifecycle import Source, is_erasable, is_settled
+from store.projection import standing_of
+from store.records import COMPENSATION_PREFIX, TOOL_CALL, OperationId, Timestamp, timestamp
+from store.tables import OperationRow, Row, find_operation
+from store.transaction import Transaction
+
+STEP_S: Final = 0.004
+"""A step begins nothing new after this. With its share of the commit it stays far below the 20 ms for which
+a commit may be held up."""
+LOOKED_AT: Final = 64
+"""Rows that a step looks at before it looks at the clock again."""
+VACUUM_PAGES: Final = 16
+"""Pages handed back before a step looks at the clock again: each is moved from the end of the file."""
+SLACK_PAGES: Final = 64
+"""Free pages that stay in the file: new events take them first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionSettings:
+    """How long what is kept. The defaults are those of docs/configuration.md."""
+
+    retention: timedelta = timedelta(days=30)
+    retention_unknown: timedelta = timedelta(days=365)
+    tombstones: timedelta = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one step did."""
+
+    commands: int = 0
+    """Pruned, each with its operation and its events."""
+    events: int = 0
+    tombstones: int = 0
+    """Whose own time was over."""
+    pages: int = 0
+    """Handed back to the file system with the next checkpoint."""
+    finished: bool = False
+    """Whether the pass is over."""
+
+
+class _Tally:
+    """Counts what a step does, and says when it is long enough."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until = clock() + STEP_S
+        self.commands = self.events = self.tombstones = self.pages = 0
+
+    @property
+    def spent(self) -> bool:
+        return self._clock() >= self._until
+
+
+class Retention:
+    """One pass after the other over a journal. Made for one process life."""
+
+    def __init__(self, settings: RetentionSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings: Final = settings
+        self._clock: Final = clock
+        self._phases: Final = (self._commands, self._loose, self._loose_of_runs, self._graves, self._vacuum)
+        self._phase = 0
+        self._after: tuple[int, int] = (0, 0)
+
+    def step(self, tx: Transaction) -> Step:
+        """Go on with the pass for some milliseconds; the step after a finished one begins the next pass.
+
+        A fenced journal is left as it is: what it holds may be what tells two histories apart.
+        """
+        if tx.fence is not None:
+            return Step(finished=True)
+        tally = _Tally(self._clock)
+        while not tally.spent:
+            if self._phases[self._phase](tx, tally):
+                continue
+            self._after = (0, 0)
+            self._phase = (self._phase + 1) % len(self._phases)
+            if self._phase == 0:
+                return self._step(tally, finished=True)
+        return self._step(tally, finished=False)
+
+    def _step(self, tally: _Tally, *, finished: bool) -> Step:
+        return Step(
+            commands=tally.commands,
+            events=tally.events,
+            tombstones=tally.tombstones,
+            pages=tally.pages,
+            finished=finished,
+        )
+
+    # ------------------------------------------------------------ phases: each returns whether there is more
+
+    def _commands(self, tx: Transaction, tally: _Tally) -> bool:
+        cutoff = timestamp(tx.now - self._settings.retention)
+        rows = tx.ledger.execute("commands_to_prune", (self._after[0], LOOKED_AT)).fetchall()
+        for row in rows:
+            if row[3] >= cutoff:
+                return False
+            self._after = (row[0], 0)
+            pruning = self._pruning(tx, row, cutoff)
+            if pruning is not None:
+                _prune(tx, pruning, tally)
+            if tally.spent:
+                return True
+        return len(rows) == LOOKED_AT
+
+    def _loose(self, tx: Transaction, tally: _Tally) -> bool:
+        """Events that belong to nothing: what happened to the daemon."""
+        rows = tx.ledger.execute("events_alone", (self._after[1], LOOKED_AT)).fetchall()
+        return self._prune_alone(tx, rows, tally)
+
+    def _loose_of_runs(self, tx: Transaction, tally: _Tally) -> bool:
+        """Events that belong to a run alone: verdicts."""
+        rows = tx.ledger.execute("events_alone_of_runs", (*self._after, LOOKED_AT)).fetchall()
+        return self._prune_alone(tx, rows, tally)
+
+    def _prune_alone(self, tx: Transaction, rows: Sequence[Row], tally: _Tally) -> bool:
+        for seq, at, kind, run in rows:
+            self._after = (run or 0, seq)
+            keep = self._settings.retention_unknown if kind == _VERDICT else self._settings.retention
+            if at < timestamp(tx.now - keep) and _may_go(tx, seq):
+                _prune_events(tx, (seq,), run, tally)
+            if tally.spent:
+                return True
+        return len(rows) == LOOKED_AT
+
+    def _graves(self, tx: Transaction, tally: _Tally) -> bool:
+        cutoff = timestamp(tx.now - self._settings.tombstones)
+        rows = tx.ledger.execute("oldest_tombstones", (cutoff, LOOKED_AT)).fetchall()
+        for rowid, run in rows:
+            ledger = tx.writing()
+            ledger.execute("delete_tombstone", (rowid,))
+            tally.tombstones += 1
+            if run is not None:
+                _forget_run(ledger, run)
+            if tally.spent:
+                return True
+        return len(rows) == LOOKED_AT
+
+    def _vacuum(self, tx: Transaction, tally: _Tally) -> bool:
+        connection = tx.ledger.connection
+        free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+        count = min(VACUUM_PAGES, free - SLACK_PAGES)
+        if count <= 0:
+            return False
+        # it hands back one page for each row that is fetched
+        tx.writing().connection.execute(f"PRAGMA incremental_vacuum({count})").fetchall()
+        tally.pages += count
+        return True
+
+    # ------------------------------------------------------------ what may go
+
+    def _pruning(self, tx: Transaction, row: Row, cutoff: Timestamp) -> "_Pruning | None":
+        """Return what is pruned with a command; None where it stays."""
+        command, command_id, target, _, accepted_seq, receipt_seq, kind = row
+        if receipt_seq is None or not _is_independent(tx, command_id):
+            return None
+        ledger = tx.ledger
+        if kind == TOOL_CALL and accepted_seq is not None:
+            operation = find_operation(ledger, target)
+            if operation is None or not self._is_over(tx, operation):
+                return None
+            events = ledger.execute("events_to_prune", (operation.id,)).fetchall()
+        else:
+            if target is not None and find_operation(ledger, target) is not None:
+                return None  # it goes with its operation
+            operation = None
+            seqs = dict.fromkeys(seq for seq in (accepted_seq, receipt_seq) if seq is not None)
+            events = [ledger.execute("event_to_prune", (seq,)).fetchone() for seq in seqs]
+        commands = tuple(dict.fromkeys((command, *(event[2] for event in events))))
+        is_old = all(event[1] < cutoff for event in events)
+        if not is_old or not all(_may_go(tx, event[0]) for event in events):
+            return None
+        if any(ledger.execute("receipt_of", (each,)).fetchone()[0] is None for each in commands):
+            return None  # something about the operation is still to be answered
+        return _Pruning(commands, operation, tuple(event[0] for event in events))
+
+    def _is_over(self, tx: Transaction, row: OperationRow) -> bool:
+        record, standing = row.record, standing_of(row.record)
+        parent = record.parent_operation_id
+        if parent is not None and find_operation(tx.ledger, parent) is not None:
+            return False  # its parent's effect is judged by it
+        if is_erasable(standing):
+            return True
+        if not is_settled(standing) or standing.judgement.by is not Source.SUPERVISOR:
+            return False
+        newest = tx.ledger.execute("events_to_prune", (row.id,)).fetchall()[-1][1]
+        return bool(newest < timestamp(tx.now - self._settings.retention_unknown))
+
+
+_VERDICT: Final = SupervisorVerdict.KIND
+
+
+@dataclass(frozen=True, slots=True)
+class _Pruning:
+    """What goes at once: these commands, of which the first may have an operation, and these events."""
+
+    commands: tuple[int, ...]
+    operation: OperationRow | None
+    seqs: tuple[int, ...]
+
+
+def _may_go(tx: Transaction, seq: int) -> bool:
+    """Whether the plane has the event, and nobody has to look at it any more."""
+    if seq > tx.acked_seq or seq >= tx.last_seq:
+        return False
+    return tx.ledger.execute("is_dead_letter", (seq,)).fetchone() is None
+
+
+def _is_independent(tx: Transaction, command_id: str) -> bool:
+    """A compensation stays with what it compensates, so that there is never a second one."""
+    if not command_id.startswith(COMPENSATION_PREFIX):
+        return True
+    return find_operation(tx.ledger, OperationId(command_id.removeprefix(COMPENSATION_PREFIX))) is None
+
+
+# ------------------------------------------------------------ what goes, and what is left of it
+
+
+def _prune(tx: Transaction, pruning: _Pruning, tally: _Tally) -> None:
+    ledger = tx.writing()
+    runs: dict[int, None] = {}
+    for command in pruning.commands:
+        run = _bury(ledger, command, pruning.operation, timestamp(tx.now))
+        if run is not None:
+            runs[run] = None
+    for run in runs:
+        _trace(ledger, run)
+    _delete_events(ledger, pruning.seqs)
+    if pruning.operation is not None:
+        _delete_operation(ledger, pruning.operation)
+    for command in pruning.commands:
+        for statement in ("delete_deliveries", "delete_erasure", "delete_command"):
+            ledger.execute(statement, (command,))
+    tally.commands += len(pruning.commands)
+    tally.events += len(pruning.seqs)
+
+
+def _bury(ledger: Ledger, command: int, of: OperationRow | None, pruned_at: Timestamp) -> int | None:
+    """Leave a tombstone for a command. Returns its run's rowid."""
+    command_id, run, kind, seq, content_digest, operation_id = ledger.execute(
+        "command_to_bury", (command,)
+    ).fetchone()
+    row: tuple[str | int | None, ...] = (command_id, run, kind, seq, content_digest, operation_id)
+    if of is not None and of.command == command:
+        record = of.record
+        by = None if record.effect_by is None else record.effect_by.value
+        row += (record.args_digest, int(record.write), record.state.value, record.effect.value, by)
+    else:
+        row += (None, None, None, None, None)
+    row += (pruned_at,)
+    ledger.execute("insert_tombstone", (*row, row_digest(*row)))
+    return None if run is None else int(run)
+
+
+def _trace(ledger: Ledger, run: int) -> None:
+    """Note what the run is now: its events alone do not tell any more."""
+    row = ledger.execute("run_to_trace", (run,)).fetchone()
+    resumes = json.dumps([each for (each,) in ledger.execute("resumed_by_rowid", (run,))])
+    values = (run, *row, resumes)
+    ledger.execute("set_trace", (*values, row_digest(*values)))
+
+
+def _prune_events(tx: Transaction, seqs: Sequence[int], run: int | None, tally: _Tally) -> None:
+    ledger = tx.writing()
+    if run is not None:
+        _trace(ledger, run)
+    _delete_events(ledger, seqs)
+    tally.events += len(seqs)
+
+
+def _delete_events(ledger: Ledger, seqs: Sequence[int]) -> None:
+    """Remove events, in ascending order, and all that is kept beside them."""
+    for first, last in _stretches(seqs):
+        _open_gap(ledger, first, last)
+    for seq in seqs:
+        for statement in ("delete_dead_letter", "delete_payload", "delete_remains", "delete_event"):
+            ledger.execute(statement, (seq,))
+
+
+def _stretches(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for seq in seqs:
+        if found and found[-1][1] == seq - 1:
+            found[-1] = (found[-1][0], seq)
+        else:
+            found.append((seq, seq))
+    return found
+
+
+def _open_gap(ledger: Ledger, first: int, last: int) -> None:
+    """Note that the events from `first` to `last` are gone, together with the gaps that they touch."""
+    chain = ledger.execute("chain_at", (last,)).fetchone()[0]
+    before = ledger.execute("gap_before", (first - 1,)).fetchone()
+    after = ledger.execute("gap_after", (last + 1,)).fetchone()
+    for gap in (before, after):
+        if gap is not None:
+            ledger.execute("delete_gap", (gap[0],))
+    first = first if before is None else before[0]
+    if after is not None:
+        last, chain = after[1], after[2]
+    ledger.execute("insert_gap", (first, last, chain, row_digest(first, last, chain)))
+
+
+def _delete_operation(ledger: Ledger, row: OperationRow) -> None:
+    for statement in ("delete_attempts", "delete_evidence", "delete_observations", "delete_operation"):
+        ledger.execute(statement, (row.id,))
+    ledger.execute("uncount_in_run", (row.run,))
+    ledger.head = ledger.head.moved(row.record.state, None)
+
+
+def _forget_run(ledger: Ledger, run: int) -> None:
+    """Remove a run of which nothing is left, and those that only it has resumed."""
+    if ledger.execute("is_run_in_use", {"run": run}).fetchone()[0]:
+        return
+    resumed = [each for (each,) in ledger.execute("resumed_by_rowid", (run,))]
+    for statement in ("delete_trace", "delete_run_links", "delete_run"):
+        ledger.execute(statement, (run,))
+    for each in resumed:
+        _forget_run(ledger, each)
