@@ -113,6 +113,7 @@ class ReconcileData:
     note: Note
     evidence: Annotated[tuple[Note, ...], Field(max_length=EVIDENCE_MAX)] = ()
     override: Flag = False
+    label: Name | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,16 +12,20 @@ from typing import Any, Final, TypeAlias
 
 from driver.core.commands import (
     COMMAND_TYPES,
+    AnnotateData,
     ApproveData,
     CancelData,
     CommandData,
+    ReconcileData,
     RunCancelData,
     RunEndData,
     ToolCallData,
 )
+from driver.engine.annotations import record_annotation
 from driver.engine.approvals import record_decision
 from driver.engine.endings import end_at_rest
 from driver.engine.history import runs
+from driver.engine.verdicts import record_verdict
 from store.events import CommandCompleted, CommandFailed, OperationNotExecuted
 from store.lifecycle import OPEN
 from store.records import CommandId, JsonObject, OperationId, OperationRecord, Origin, RunId
@@ -102,6 +106,16 @@ def _approve(tx: Transaction, given: Given, data: ApproveData) -> Done:
     return Done(receipt=decided.receipt, effects=Effects(ended=ended, granted=granted))
 
 
+def _reconcile(tx: Transaction, given: Given, data: ReconcileData) -> Done:
+    del given
+    return Done(receipt=record_verdict(tx, data))
+
+
+def _annotate(tx: Transaction, given: Given, data: AnnotateData) -> Done:
+    del given
+    return Done(receipt=record_annotation(tx, data))
+
+
 def _end_run(tx: Transaction, given: Given, data: RunEndData) -> Done:
     tx.end_run(given.run_id, data.outcome)
     return Done(receipt=CommandCompleted(result={"run_id": given.run_id, "outcome": data.outcome}))
@@ -158,5 +172,7 @@ ALWAYS: Final[Mapping[str, Family]] = {
     RunCancelData.KIND: _cancel_run,
     RunEndData.KIND: _end_run,
     ApproveData.KIND: _approve,
+    ReconcileData.KIND: _reconcile,
+    AnnotateData.KIND: _annotate,
 }
 """What needs nothing but the journal."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import anyio
 from anyio.abc import TaskStatus
 
+from driver.engine.alarms import raise_alarms
 from driver.engine.commands import Commands, Family
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
 from driver.engine.dispatcher import Dispatcher
@@ -53,12 +54,16 @@ class Engine:
 
         The providers must run.
         """
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(self.dispatcher.run)
-            self.dispatcher.readopt(recovered.running)
-            self.dispatcher.enqueue(recovered.waiting)
-            await tasks.start(self.errands.run, self._carriers())
-            task_status.started()
+        unsubscribe = self._around.journal.subscribe(raise_alarms)
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self.dispatcher.run)
+                self.dispatcher.readopt(recovered.running)
+                self.dispatcher.enqueue(recovered.waiting)
+                await tasks.start(self.errands.run, self._carriers())
+                task_status.started()
+        finally:
+            unsubscribe()
 
     def pump(self) -> None:
         """Begin what may begin. To be called when the posture changes."""

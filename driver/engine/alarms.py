@@ -1,0 +1,22 @@
+"""What of the journal's news somebody should look at: said in the log, once, when it is durable.
+
+Part of `driver.engine`; imports `store`.
+"""
+
+import json
+from collections.abc import Sequence
+
+import structlog
+
+from store.events import OperationDiverged
+from store.records import StoredEvent
+
+log = structlog.get_logger(__name__)
+
+
+def raise_alarms(events: Sequence[StoredEvent]) -> None:
+    """Log what among newly committed events wants attention. A listener of the journal."""
+    for event in events:
+        if event.kind == OperationDiverged.KIND and event.body is not None:
+            pair = json.loads(event.body)["data"]["evidence"]
+            log.error("operation_diverged", operation_id=event.operation_id, seq=event.seq, evidence=pair)

@@ -1,0 +1,91 @@
+"""Operators' verdicts in the journal, whoever brought them: the plane, or somebody on this machine.
+
+Part of `driver.engine`; imports `driver.core` and `store`. Each function is part of one unit of the journal:
+of two operators who settle one operation at once, one is first, and the other is told.
+"""
+
+import json
+from typing import Final
+
+from driver.core.commands import ReconcileData
+from driver.core.verdicts import Known, NotRecorded, Record, Verdict, VerdictFacts, rule
+from driver.engine.endings import draft
+from store.events import CommandCompleted, CommandFailed, OperationReconciled
+from store.lifecycle import Source
+from store.records import JsonObject, OperationId, OperationRecord
+from store.transaction import Transaction
+from store.view import View
+from store.wire import from_json
+
+OPERATOR: Final = "operator:"
+"""Begins every operator's name: what a word is worth follows from it, so nobody can claim another source."""
+
+
+def record_verdict(tx: Transaction, data: ReconcileData) -> CommandCompleted | CommandFailed:
+    """Record what an operator says of an operation, unless that changes nothing; return the receipt.
+
+    A completed command's `result` says which event holds the verdict, and whether this command recorded it.
+    """
+    record = tx.operation(data.operation_id)
+    started_seq = None if record is None else record.started_seq
+    asked = Verdict(effect=data.effect, note=data.note, evidence=data.evidence, started_seq=started_seq)
+    match rule(asked, _facts(tx, record), override=data.override):
+        case NotRecorded(code=code, message=message):
+            return CommandFailed(code=code, message=message)
+        case Known(seq=seq):
+            return CommandCompleted(result=_result(data, seq, recorded=False))
+        case Record():
+            reconciled = OperationReconciled(
+                effect=data.effect,
+                actor=actor(data.actor),
+                basis="operator",
+                note=data.note,
+                evidence=data.evidence,
+                started_seq=started_seq,
+                label=data.label,
+            )
+            event = tx.append(draft(data.operation_id, reconciled))
+            return CommandCompleted(result=_result(data, event.seq, recorded=True))
+
+
+def actor(name: str) -> str:
+    """Return an operator's name as the journal has it: whatever else it boasts of, it is an operator's."""
+    return name if name.startswith(OPERATOR) else f"{OPERATOR}{name}"
+
+
+def _facts(view: View, record: OperationRecord | None) -> VerdictFacts:
+    if record is None:
+        return VerdictFacts(state=None)
+    seq, newest = _newest(view, record.operation_id)
+    return VerdictFacts(
+        state=record.state,
+        effect=record.effect,
+        by=record.effect_by,
+        started_seq=record.started_seq,
+        newest=newest,
+        newest_seq=seq,
+    )
+
+
+def _newest(view: View, operation_id: OperationId) -> tuple[int | None, Verdict | None]:
+    """Return the newest verdict of an operator, and its event; its content is None where that was erased."""
+    seqs = [item.seq for item in view.evidence(operation_id) if item.source is Source.OPERATOR]
+    if not seqs:
+        return None, None
+    event = view.event(seqs[-1])
+    if event is None or event.body is None:
+        return seqs[-1], None
+    data = from_json(event.kind, json.loads(event.body)["data"])
+    assert isinstance(data, OperationReconciled), "an operator's word is a verdict"
+    return event.seq, Verdict(
+        effect=data.effect, note=data.note, evidence=data.evidence, started_seq=data.started_seq
+    )
+
+
+def _result(data: ReconcileData, seq: int, *, recorded: bool) -> JsonObject:
+    return {
+        "operation_id": data.operation_id,
+        "effect": data.effect.value,
+        "seq": seq,
+        "recorded": recorded,
+    }
