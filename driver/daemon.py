@@ -22,7 +22,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from driver import assembly, faults, notify
+from driver import assembly, faults, notify, watchdog
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
@@ -32,6 +32,7 @@ from driver.core.attempts import Report
 from driver.core.groups import innermost
 from driver.engine.announcements import announce
 from driver.engine.desk import Identity
+from driver.engine.dispatcher import CANCEL_DRAIN_S
 from driver.engine.engine import Engine
 from driver.engine.machine import machine
 from driver.engine.posture import Posture
@@ -51,6 +52,7 @@ from store.errors import FolderUnusable, JournalFailed, NoRoomForGeneration
 from store.events import DriverStarted, DriverStopping
 from store.journal import Journal, open_journal
 from store.records import BootId, JsonObject, OperationId, RunId, timestamp
+from store.transaction import Transaction
 
 EXIT_STOPPED: Final = 0
 EXIT_REFUSED: Final = 2
@@ -63,6 +65,8 @@ HEALTH_S: Final = 10.0
 """A journal that has not committed for this long is not healthy: half of the watchdog's usual interval."""
 FLUSH_S: Final = 2.0
 """How long a stop waits for the plane to acknowledge the last receipts; the next life sends the rest."""
+STOP_MARGIN_S: Final = 10.0
+"""What is left for closing the providers and the journal, after the drain."""
 UMASK: Final = 0o077
 """Whatever the daemon creates is its owner's alone; sockets are opened to their group on purpose."""
 
@@ -196,7 +200,10 @@ class Daemon:
             unknown=recovered.unknown,
             control=self._link is not None,
         )
-        notify.notify("READY=1")
+        notify.notify(f"READY=1\nSTATUS={self._in_words()}")
+        watched_s = watchdog.interval_s(os.environ, os.getpid())
+        if watched_s is not None:
+            tasks.start_soon(watchdog.watch, self.journal, watched_s, self._in_words)
 
     async def _tidy_spool(self, recovered: Recovered) -> None:
         """Remove what a crash between a command's outcome and its clean-up has left."""
@@ -214,7 +221,9 @@ class Daemon:
     async def _stop(self, reason: str) -> None:
         """Drain within the bound; what was not delivered stays in the journal for the next start."""
         log.info("stopping", reason=reason, running=self._engine.dispatcher.slots.in_use)
-        notify.notify("STOPPING=1")
+        # whatever drain_s is, the service manager waits for its end
+        longest_s = self._config.driver.drain_s + 2 * CANCEL_DRAIN_S + FLUSH_S + STOP_MARGIN_S
+        notify.notify(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={round(longest_s * 1e6)}\nSTATUS={self._in_words()}")
         self._posture.draining = True
         await self.journal.transact(lambda tx: announce(tx, DriverStopping(reason=reason)))
         await self._engine.dispatcher.drain()
@@ -249,9 +258,14 @@ class Daemon:
     async def ailment(self) -> str | None:
         """Return None while the journal can commit within `HEALTH_S`, else what is wrong."""
         with anyio.move_on_after(HEALTH_S):
-            await self.journal.transact(lambda _tx: None)
+            await self.journal.transact(Transaction.beat)
             return None
         return f"the journal has not committed anything for {HEALTH_S:g} s: look at the disk"
+
+    def _in_words(self) -> str:
+        """Return the state in one line, for whoever asks the service manager."""
+        running, waiting = self._engine.dispatcher.slots.in_use, self._engine.dispatcher.depth
+        return f"{self._posture.state}: {running} running, {waiting} waiting"
 
     def _late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
         self._engine.dispatcher.late(operation_id, attempt, report)

@@ -34,6 +34,8 @@ BACKLOG: Final = 128
 """Connections that the kernel keeps for us while the loop is busy."""
 
 _PROBE_S: Final = 1.0
+_FIRST_LENT: Final = 3
+"""The first descriptor that a service manager passes (sd_listen_fds(3))."""
 
 _KINDS: Final = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -51,10 +53,14 @@ class Listener:
     socket: socket.socket
     device: int
     inode: int
+    lent: bool = False
+    """Whether the service manager made it, and keeps it when this process ends."""
 
     def close(self) -> None:
-        """Stop listening and remove the file, unless it is no longer ours. Safe to call twice."""
+        """Stop listening and remove the file, unless it is not, or no longer, ours. Safe to call twice."""
         self.socket.close()
+        if self.lent:
+            return
         with suppress(OSError):
             found = self.path.lstat()
             if (found.st_dev, found.st_ino) == (self.device, self.inode):
@@ -89,8 +95,27 @@ def _check_runtime_dir(path: Path) -> None:
         )
 
 
+def lent(path: Path) -> Listener | None:
+    """Return the listening socket that the service manager made for `path`; None where it made none.
+
+    It stands in this process from its start (sd_listen_fds(3)). Whatever mode its file has is the service
+    manager's decision.
+    """
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    for descriptor in range(_FIRST_LENT, _FIRST_LENT + int(os.environ.get("LISTEN_FDS", "0"))):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - foreign
+        made = socket.socket(fileno=os.dup(descriptor))
+        if made.family is socket.AF_UNIX and made.getsockname() == os.fspath(path):
+            found = path.lstat()
+            made.settimeout(0)
+            return Listener(path=path, socket=made, device=found.st_dev, inode=found.st_ino, lent=True)
+        made.close()
+    return None
+
+
 def listen(path: Path, mode: int) -> Listener:
-    """Return a listening socket at `path`, whose file has exactly `mode`.
+    """Return a listening socket at `path`, whose file has exactly `mode`, unless it was lent to us.
 
     A stale socket (nobody answers) is replaced. Raises `SocketInUse` for a live one, `NotASocket` for
     anything else at the path, `SocketPathTooLong`, or `SocketUnavailable`.
@@ -99,6 +124,8 @@ def listen(path: Path, mode: int) -> Listener:
     if size > SOCKET_PATH_BYTES_MAX:
         raise SocketPathTooLong(path, size)
     with _refusals_of(path):
+        if (made := lent(path)) is not None:
+            return made
         _clear(path)
         listener = bind(path, mode)
         try:

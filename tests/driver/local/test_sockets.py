@@ -3,6 +3,8 @@
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -196,3 +198,61 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_the_cause(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(SocketUnavailable, match="Not a directory"):
         prepare_runtime_dir(tmp_path / "file" / "run")
+
+
+def _borrow(path: Path, *, then: str) -> subprocess.CompletedProcess[str]:
+    """Run `then` in a process that was given a socket listening at `path`, as a service manager does it."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.bind(os.fspath(path))
+    made.listen()
+    launcher = (
+        "import os, sys; os.dup2(int(sys.argv[1]), 3);"
+        "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()));"
+        "os.execv(sys.executable, [sys.executable, '-c', sys.argv[2], sys.argv[3]])"
+    )
+    with made:
+        return subprocess.run(
+            [sys.executable, "-c", launcher, str(made.fileno()), then, str(path)],
+            pass_fds=[made.fileno()],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+BORROWER = """
+import sys
+from pathlib import Path
+from driver.local.sockets import listen
+path = Path(sys.argv[1])
+before = path.stat().st_ino
+made = listen(path, 0o600)
+print(made.lent, made.socket.getsockname() == str(path), made.socket.get_inheritable())
+made.close()
+print(path.stat().st_ino == before)
+other = listen(path.with_name("other.sock"), 0o600)
+print(other.lent)
+other.close()
+"""
+
+
+def test_a_socket_that_the_service_manager_made_is_used_and_left(tmp_path: Path) -> None:
+    """It is recognised by its path, hidden from children, and stays when the daemon stops."""
+    done = _borrow(tmp_path / "operator.sock", then=BORROWER)
+    assert done.stderr == ""
+    assert done.stdout.split() == ["True", "True", "False", "True", "False"]
+
+
+def test_a_socket_that_was_passed_to_somebody_else_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variables of a parent mean nothing: a live socket is refused as ever."""
+    path = tmp_path / "operator.sock"
+    monkeypatch.setenv("LISTEN_FDS", "1")
+    monkeypatch.setenv("LISTEN_PID", str(os.getppid()))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
+        made.bind(os.fspath(path))
+        made.listen()
+        with pytest.raises(SocketInUse):
+            listen(path, 0o600)
