@@ -69,7 +69,7 @@ def _events(view: View) -> Iterator[StoredEvent]:
 
 def _seed(ledger: Ledger, source: View) -> None:
     """Begin with what pruned events have left of their runs."""
-    traces = source.ledger.execute("traces").fetchall()
+    traces = source.ledger.execute("all_traces").fetchall()
     for run, run_id, ended, outcome, first_at, last_at, _ in traces:
         ledger.execute("seed_run", (run, run_id, ended, outcome, first_at, last_at))
     for run, *_, resumes in traces:

@@ -159,8 +159,10 @@ class Retention:
 
     def _graves(self, tx: Transaction, tally: _Tally) -> bool:
         cutoff = timestamp(tx.now - self._settings.tombstones)
-        rows = tx.ledger.execute("oldest_tombstones", (cutoff, LOOKED_AT)).fetchall()
-        for rowid, run in rows:
+        rows = tx.ledger.execute("oldest_tombstones", (LOOKED_AT,)).fetchall()
+        for rowid, run, pruned_at in rows:
+            if pruned_at >= cutoff:
+                return False
             ledger = tx.writing()
             ledger.execute("delete_tombstone", (rowid,))
             tally.tombstones += 1

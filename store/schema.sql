@@ -214,13 +214,6 @@ CREATE TABLE remains (
   digest TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE restored (
-  one INTEGER PRIMARY KEY CHECK (one = 1),
-  digest_key BLOB NOT NULL,
-  made_at TEXT NOT NULL,
-  digest TEXT NOT NULL
-) STRICT;
-
 CREATE INDEX commands_open ON commands (accepted_seq) WHERE receipt_seq IS NULL;
 
 CREATE INDEX commands_open_of_run ON commands (run, accepted_seq) WHERE receipt_seq IS NULL;

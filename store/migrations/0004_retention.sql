@@ -57,14 +57,6 @@ CREATE TABLE remains (
   digest TEXT NOT NULL
 ) STRICT;
 
--- Only in a backup: what its state folder needs beside it.
-CREATE TABLE restored (
-  one INTEGER PRIMARY KEY CHECK (one = 1),
-  digest_key BLOB NOT NULL,
-  made_at TEXT NOT NULL,
-  digest TEXT NOT NULL
-) STRICT;
-
 CREATE INDEX events_alone ON events (run, seq) WHERE command IS NULL AND operation IS NULL;
 -- for the foreign keys, which are looked at when their row is pruned
 CREATE INDEX operations_of_command ON operations (command);

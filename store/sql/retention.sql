@@ -83,7 +83,7 @@ SELECT operation_id, state, effect, effect_by FROM tombstones
 WHERE run = (SELECT id FROM runs WHERE run_id = ?) AND args_digest = ? AND write = 1 ORDER BY id DESC LIMIT ?;
 
 -- name: oldest_tombstones
-SELECT id, run FROM tombstones WHERE pruned_at < ? ORDER BY id LIMIT ?;
+SELECT id, run, pruned_at FROM tombstones WHERE id > 0 ORDER BY id LIMIT ?;
 
 -- name: delete_tombstone
 DELETE FROM tombstones WHERE id = ?;
@@ -128,7 +128,7 @@ DELETE FROM run_links WHERE run = ?;
 -- name: delete_run
 DELETE FROM runs WHERE id = ?;
 
--- name: traces
+-- name: all_traces
 SELECT run, run_id, ended, outcome, first_at, last_at, resumes FROM traces ORDER BY run;
 
 -- name: seed_run
