@@ -42,14 +42,17 @@ def shortened(text: str, bytes_max: int) -> str:
     """
     if len(text) <= bytes_max and size(text) <= bytes_max:
         return text
-    room = bytes_max - 2 - _MARK_BYTES
-    kept = 0
-    for char in text:
-        room -= size(char) - 2
-        if room < 0:
-            break
-        kept += 1
-    return text[:kept] + _MARK.format(count=len(text))
+    kept = text[: _fitting(text, max(bytes_max - _MARK_BYTES, 2))]
+    return kept + _MARK.format(count=len(text))
+
+
+def _fitting(text: str, bytes_max: int) -> int:
+    """How many characters of the beginning are quoted in `bytes_max` bytes."""
+    low, high = 0, min(len(text), bytes_max)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if size(text[:middle]) <= bytes_max else (low, middle - 1)
+    return low
 
 
 def bounded(value: JsonValue, bytes_max: int) -> JsonValue:
