@@ -5,6 +5,7 @@ Part of `driver.config`; imports its models and `driver.core`.
 
 from driver.config.models import Config
 from driver.config.providers import (
+    CommandProviderTable,
     CommonProviderTable,
     CompensateTable,
     ProbeTable,
@@ -37,7 +38,12 @@ def contracts(config: Config) -> Contracts:
 
 
 def _undeclared(provider: CommonProviderTable) -> Contract:
-    return Contract(key_carrier=parse_key_carrier(provider.key), late_result_s=provider.late_result_s)
+    return Contract(key_carrier=parse_key_carrier(provider.key), late_result_s=_late_result_s(provider))
+
+
+def _late_result_s(provider: CommonProviderTable) -> float:
+    """A program is gone when its call has ended: nothing can land, or answer, after that."""
+    return 0.0 if isinstance(provider, CommandProviderTable) else provider.late_result_s
 
 
 def _declared(tool: ToolTable, provider: ProviderTable) -> Contract:
@@ -51,7 +57,7 @@ def _declared(tool: ToolTable, provider: ProviderTable) -> Contract:
         retry_attempts=tool.retry_attempts,
         retry_backoff_s=tool.retry_backoff_s,
         execution_s=tool.execution_s,
-        late_result_s=provider.late_result_s,
+        late_result_s=_late_result_s(provider),
         approval=tool.approval,
         approval_expires_s=tool.approval_expires_s,
         error_means=tool.error_means,

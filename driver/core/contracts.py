@@ -179,6 +179,7 @@ class Contract:
     retry_backoff_s: float = 1.0
     execution_s: float = 60.0
     late_result_s: float = 60.0
+    """How long an attempt can still land after its call has ended; 0 where it is gone by then."""
     approval: ApprovalRule = "none"
     approval_expires_s: float = 3600.0
     error_means: ErrorMeans = "reported"

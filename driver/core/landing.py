@@ -25,7 +25,7 @@ def landed_by(attempts: Iterable[AttemptRecord], late_result_s: float) -> dateti
     """Return when the last of these attempts could no longer land; None where that cannot be told.
 
     That is so while one of them runs, where there is none, and where another life may have had some.
-    `late_result_s` is 0 for a provider whose calls are gone when they have ended.
+    `late_result_s` is the contract's.
     """
     ends = [_landed_by(attempt, late_result_s) for attempt in attempts]
     known = [end for end in ends if end is not None]

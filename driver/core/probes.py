@@ -34,13 +34,16 @@ from driver.core.reports import Redactor, judge, sound
 from driver.core.templates import MARK
 from store.lifecycle import ENDED, Effect, Evidence, Source, State
 from store.lifecycle import judge as judge_effect
-from store.records import JsonObject, JsonValue, OperationRecord
+from store.records import JsonObject, JsonValue, OperationId, OperationRecord
 
 BACKOFF_S: Final = 1.0
 """The pause after the first look; it doubles with each."""
 BACKOFF_S_MAX: Final = 60.0
 MATCHES_MAX: Final = 2**53 - 1
 """The largest whole number that every reader of JSON holds exactly."""
+
+LOOK_PREFIX: Final = "probe_"
+"""Begins the ids under which looks call their providers: none is an operation's."""
 
 _DOUBLINGS_MAX: Final = 16
 
@@ -90,6 +93,16 @@ def scope(
         "receipt": receipt,
         "operation_id": operation_id,
     }
+
+
+def look_id(digits: str) -> OperationId:
+    """Return the id of one look, from 32 hex digits: what is heard of it later lands on no operation."""
+    return OperationId(LOOK_PREFIX + digits)
+
+
+def is_look(operation_id: OperationId) -> bool:
+    """Whether a call was a probe's."""
+    return operation_id.startswith(LOOK_PREFIX)
 
 
 def question(probe: Probe, seen: JsonObject) -> JsonObject | Unclear:

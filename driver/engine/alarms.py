@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from store.events import OperationDiverged
+from store.events import OperationDiverged, OperationProbed
 from store.records import StoredEvent
 
 log = structlog.get_logger(__name__)
@@ -17,6 +17,13 @@ log = structlog.get_logger(__name__)
 def raise_alarms(events: Sequence[StoredEvent]) -> None:
     """Log what among newly committed events wants attention. A listener of the journal."""
     for event in events:
+        if event.kind == OperationProbed.KIND and event.body is not None:
+            found = json.loads(event.body)["data"]
+            if found["verdict"] == "duplicated":
+                matches = found["matches"]
+                log.error(
+                    "effect_duplicated", operation_id=event.operation_id, seq=event.seq, matches=matches
+                )
         if event.kind == OperationDiverged.KIND and event.body is not None:
             pair = json.loads(event.body)["data"]["evidence"]
             log.error("operation_diverged", operation_id=event.operation_id, seq=event.seq, evidence=pair)

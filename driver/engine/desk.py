@@ -4,7 +4,7 @@ Part of `driver.engine`; imports `driver.core` and `store`. `ControlDesk` implem
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -14,8 +14,6 @@ import structlog
 from driver.core.answers import Answer, Done, NotDone, Reply, Submission
 from driver.core.frames import PROTOCOL, CommandFrame, Hello, InvalidCommand
 from driver.core.signals import Opened
-from driver.engine.dispatcher import Dispatcher
-from driver.engine.errands import Errands
 from driver.engine.intake import Intake
 from driver.engine.posture import Posture
 from store.events import CommandCompleted, Draft, DriverFenced
@@ -42,23 +40,21 @@ class Identity:
 
 
 class ControlDesk:
-    """Joins the link with intake, dispatcher and posture."""
+    """Joins the link with intake and posture. `pump` begins what may begin once the posture has changed."""
 
     def __init__(
         self,
         *,
         journal: Journal,
         intake: Intake,
-        dispatcher: Dispatcher,
-        errands: Errands,
         posture: Posture,
+        pump: Callable[[], None],
         identity: Identity,
         capabilities: tuple[str, ...],
     ) -> None:
         self._journal = journal
         self._intake = intake
-        self._dispatcher = dispatcher
-        self._errands = errands
+        self._pump = pump
         self._capabilities = capabilities
         self._posture = posture
         self._identity = identity
@@ -70,8 +66,7 @@ class ControlDesk:
     def history_confirmed(self) -> None:
         """Let go what earlier boots accepted: the plane knows this journal as its own history."""
         self._posture.confirmed = True
-        self._dispatcher.pump()
-        self._errands.pump()
+        self._pump()
 
     async def fence(self, reason: str, detail: str) -> None:
         """Stop acting, durably: returns once the fence is fsynced. What runs goes on, and is recorded."""

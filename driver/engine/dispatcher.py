@@ -35,6 +35,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from driver.core.attempts import Answered, NotSent, Phase, Report, ToolCall
 from driver.core.conclusion import Attempted, Outcome
 from driver.core.contracts import ToolName
+from driver.core.probes import is_look
 from driver.core.reports import judge
 from driver.engine.approvals import expiry
 from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
@@ -191,7 +192,12 @@ class Dispatcher:
             await self.slots.all_given_back()
 
     def late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
-        """Record a provider's answer that came after its call was no longer waited for."""
+        """Record a provider's answer that came after its call was no longer waited for.
+
+        A probe's is nobody's: what it would prove was judged undetermined already.
+        """
+        if is_look(operation_id):
+            return
         running = self._running.get(operation_id)
         if running is not None and running.heard is None and running.hears(attempt):
             running.heard = report

@@ -9,12 +9,16 @@ from collections.abc import Mapping
 import anyio
 from anyio.abc import TaskStatus
 
+from driver.core.commands import ProbeData
 from driver.engine.alarms import raise_alarms
 from driver.engine.commands import Commands, Family
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.errands import Carry, Errands
 from driver.engine.intake import Intake
+from driver.engine.probe_command import ProbeCommand
+from driver.engine.probe_loop import ProbeLoop
+from driver.engine.probing import Prober
 from driver.engine.recovery import Recovered, recover
 from driver.engine.surroundings import Surroundings
 
@@ -26,6 +30,9 @@ class Engine:
         self._around = around
         self.dispatcher = Dispatcher(around)
         self.errands = Errands(around)
+        prober = Prober(around)
+        self.probes = ProbeLoop(around, prober)
+        self._probe_command = ProbeCommand(around, prober)
         self.commands = Commands(self._families())
         self.intake = Intake(around, self.dispatcher, self.commands, self.errands)
         self.local = LocalDesk(journal=around.journal, intake=self.intake, posture=around.posture)
@@ -35,9 +42,8 @@ class Engine:
         return ControlDesk(
             journal=self._around.journal,
             intake=self.intake,
-            dispatcher=self.dispatcher,
-            errands=self.errands,
             posture=self._around.posture,
+            pump=self.pump,
             identity=identity,
             capabilities=self.commands.kinds,
         )
@@ -61,6 +67,7 @@ class Engine:
                 self.dispatcher.readopt(recovered.running)
                 self.dispatcher.enqueue(recovered.waiting)
                 await tasks.start(self.errands.run, self._carriers())
+                await tasks.start(self.probes.run)
                 task_status.started()
         finally:
             unsubscribe()
@@ -69,11 +76,12 @@ class Engine:
         """Begin what may begin. To be called when the posture changes."""
         self.dispatcher.pump()
         self.errands.pump()
+        self.probes.pump()
 
     def _families(self) -> Mapping[str, Family]:
         """What does the commands that need more than the journal."""
-        return {}
+        return {ProbeData.KIND: self._probe_command.accept}
 
     def _carriers(self) -> Mapping[str, Carry]:
         """What carries out the commands whose receipt comes later."""
-        return {}
+        return {ProbeData.KIND: self._probe_command.carry}

@@ -33,6 +33,8 @@ class Terms:
             name: provider for name, provider in providers.items() if isinstance(provider, Readopting)
         }
         self._named: set[str] = set()
+        self.probes: Final = any(contract.probe is not None for contract in contracts.tools.values())
+        """Whether any contract declares a probe."""
 
     def lookup(self, tool: str) -> Contract:
         """Return the contract of `tool`, as a command names it.

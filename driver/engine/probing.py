@@ -1,0 +1,199 @@
+"""Runs probes: one read through the operation's own provider, and what it proves, in the journal.
+
+Part of `driver.engine`; imports `driver.core`, `driver.providers.protocol` and `store`.
+
+A look is no operation. It has no intent, no key and no slot; it is called under an id that no operation has,
+so that an answer that comes too late lands nowhere. What it found is recorded in one transaction, as
+`operation.probed`; and as a verdict beside it (`operation.reconciled`), where it says something that nobody
+who knows better has said by then. The verdict speaks of the attempts that had been started when the question
+was put.
+"""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final, Literal
+from uuid import uuid4
+
+import anyio
+import structlog
+
+from driver.core.attempts import NotSent, Phase, Report, ToolCall
+from driver.core.contracts import Contract, Probe, ToolName
+from driver.core.landing import landed_by
+from driver.core.probes import Finding, Unclear, count, look_id, question, scope, verdict
+from driver.core.redaction import Redaction, redaction
+from driver.core.reports import Redactor
+from driver.engine.looks import Look, record_look
+from driver.engine.reports import broken
+from driver.engine.surroundings import Surroundings
+from driver.engine.withheld import redactor
+from store.lifecycle import OPEN
+from store.records import JsonObject, OperationId, OperationRecord
+from store.view import View
+
+log = structlog.get_logger(__name__)
+
+LOOKS_MAX: Final = 4
+"""Looks at one provider at once: a burst of unknowns must not become a burst of reads."""
+
+NoLookCode = Literal["unknown_operation", "no_probe_declared", "still_running"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoLook:
+    """Why nobody looks: `code` is a stable word."""
+
+    code: NoLookCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """One look, prepared: what is asked, and all that decides what the answer proves."""
+
+    look: Look
+    probe: Probe
+    read: ToolName
+    seen: JsonObject
+    asked: JsonObject | Unclear
+    landed: datetime | None
+    own: Redactor | None
+    """What keeps texts about the look from telling what the operation's contract withholds."""
+    hidden: tuple[str, ...]
+    """The paths of results that the operation's contract withholds."""
+
+
+class Prober:
+    """Looks, one question at a time, whoever asks for it."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._journal = around.journal
+        self._providers = around.providers
+        self._terms = around.terms
+        self._clock = around.clock
+        self._boundary = around.boundary
+        self._limits: dict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(LOOKS_MAX))
+
+    async def look(self, operation_id: OperationId) -> Finding | NoLook:
+        """Look for what an operation came to; return what was found, once it is durable.
+
+        Cancelling it leaves nothing behind.
+        """
+        case = await self._journal.read(partial(self._case, operation_id=operation_id))
+        if isinstance(case, NoLook):
+            return case
+        async with self._limits[case.read.provider]:
+            finding = await self._ask(case)
+        self._boundary("probe.answered")
+        settled = await self._journal.transact(partial(record_look, look=case.look, finding=finding))
+        self._boundary("probe.recorded")
+        log.info(
+            "operation_probed",
+            operation_id=operation_id,
+            tool=str(case.read),
+            verdict=finding.verdict,
+            matches=finding.matches,
+            settled=settled,
+        )
+        return finding
+
+    def refusal(self, view: View, operation_id: OperationId) -> NoLook | None:
+        """Return why nobody can look for what an operation came to; None where somebody can."""
+        case = self._case(view, operation_id)
+        return case if isinstance(case, NoLook) else None
+
+    # ------------------------------------------------------------ the question
+
+    def _case(self, view: View, operation_id: OperationId) -> _Case | NoLook:
+        record = view.operation(operation_id)
+        if record is None:
+            return NoLook(code="unknown_operation", message=f"this journal has no operation {operation_id}")
+        contract = self._terms.lookup(record.tool)
+        probe = contract.probe
+        if probe is None:
+            message = f"no contract declares a probe for {record.tool}: see [providers.P.tools.T.probe]"
+            return NoLook(code="no_probe_declared", message=message)
+        if record.state in OPEN:
+            message = f"the operation is {record.state}: what it comes to cannot be seen before it has ended"
+            return NoLook(code="still_running", message=message)
+        own = redactor(view, record, contract)
+        seen = scope(operation_id, _arguments(view, record), record.receipt)
+        read = ToolName(ToolName.parse(record.tool).provider, probe.tool)
+        return _Case(
+            look=Look(
+                operation_id=operation_id,
+                tool=str(read),
+                started_seq=record.started_seq,
+                attempts=record.attempt_count,
+            ),
+            probe=probe,
+            read=read,
+            seen=seen,
+            asked=question(probe, seen),
+            landed=landed_by(view.attempts(operation_id), contract.late_result_s),
+            own=own,
+            hidden=() if own is None else _of_results(own.redaction),
+        )
+
+    # ------------------------------------------------------------ the call
+
+    async def _ask(self, case: _Case) -> Finding:
+        began = self._clock()
+        counted = case.asked if isinstance(case.asked, Unclear) else await self._count(case, case.asked)
+        if isinstance(counted, Unclear) and case.own is not None:
+            counted = Unclear(case.own.message(counted.detail))
+        return verdict(case.probe, counted, began=began, landed=case.landed)
+
+    async def _count(self, case: _Case, arguments: JsonObject) -> int | Unclear:
+        contract = self._terms.lookup(str(case.read))
+        if not contract.declared or contract.write:
+            return Unclear(f"{case.read} is not declared a read, and a probe calls nothing else")
+        report, phase = await self._call(case.read, arguments, contract)
+        hiding = redaction((*(() if contract.redact is None else contract.redact.paths), *case.hidden))
+        keeping = None if hiding is None else Redactor(redaction=hiding, arguments=arguments)
+        return count(case.probe, case.seen, report, phase, contract, keeping)
+
+    async def _call(self, read: ToolName, arguments: JsonObject, contract: Contract) -> tuple[Report, Phase]:
+        """Return what became of the one call of a look, and how far it got."""
+        provider = self._providers[read.provider]
+        call = ToolCall(
+            operation_id=look_id(uuid4().hex),
+            attempt=1,
+            tool=read.tool,
+            arguments=arguments,
+            key=None,
+            timeout_s=contract.execution_s,
+        )
+        phase = Phase.RESERVED
+
+        def reach(reached: Phase) -> None:
+            nonlocal phase
+            phase = reached
+
+        try:
+            refused: Report | None = NotSent(
+                reason="deadline", message=f"the provider was not ready within {contract.execution_s:g} s"
+            )
+            with anyio.move_on_after(contract.execution_s):
+                refused = await provider.prepare(call)
+            return refused or await provider.dispatch(call, reach), phase
+        except Exception as exc:
+            log.exception("provider_failed", probe=str(read), error=type(exc).__name__)
+            return broken(phase, exc), phase
+        finally:
+            keeper = self._terms.readopting(str(read))
+            if keeper is not None:
+                keeper.settled(call.operation_id, call.attempt)
+
+
+def _arguments(view: View, record: OperationRecord) -> JsonObject | None:
+    """Return the arguments of the call; None once they were erased."""
+    data = view.command_data(record.command_id)
+    return None if data is None or data.body is None else json.loads(data.body)["arguments"]
+
+
+def _of_results(hidden: Redaction) -> tuple[str, ...]:
+    return tuple(path for path in hidden.paths if path.startswith("result"))
