@@ -23,6 +23,11 @@ def json_answer(value: JsonValue) -> Response:
     return text_answer(encoded(value))
 
 
+def created_answer(value: JsonValue) -> Response:
+    """Return `value` as a 201: what it says was recorded by this request."""
+    return Response(encoded(value), HTTPStatus.CREATED, media_type="application/json")
+
+
 def accepted_answer(value: JsonValue) -> Response:
     """Return `value` as a 202: what was asked is recorded, and done or under way."""
     return Response(encoded(value), HTTPStatus.ACCEPTED, media_type="application/json")

@@ -8,10 +8,10 @@ from typing import Final
 from starlette.applications import Starlette
 
 from driver.local import problems
-from driver.local.groups import decisions, events, metrics, operations, runs, status, verify
+from driver.local.groups import decisions, events, metrics, operations, runs, status, verdicts, verify
 from driver.local.service import Service
 
-_GROUPS: Final = (status, operations, decisions, runs, events, verify, metrics)
+_GROUPS: Final = (status, operations, decisions, verdicts, runs, events, verify, metrics)
 
 
 def build(service: Service) -> Starlette:

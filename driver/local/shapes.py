@@ -13,6 +13,7 @@ from typing import Final
 from driver.core.redaction import redaction
 from driver.core.reports import Redactor
 from driver.local.sources import StatusFacts
+from store.delegation import Delegation
 from store.journal import JournalStatistics
 from store.lifecycle import State
 from store.records import (
@@ -47,6 +48,7 @@ class Story:
     deliveries: Sequence[DeliveryRecord]
     attempts: Sequence[AttemptRecord]
     evidence: Sequence[EvidenceRecord]
+    delegation: Delegation | None
     seqs: Sequence[int]
     """Of all its events."""
     telling: Sequence[StoredEvent]
@@ -57,8 +59,12 @@ TELLING: Final = frozenset(
     {
         "operation.approval_requested",
         "operation.approval_decided",
+        "operation.late_result",
         "operation.probed",
+        "operation.reconciled",
+        "operation.annotated",
         "operation.compensated",
+        "operation.diverged",
     }
 )
 """Kinds whose data no record of the journal holds."""
@@ -146,14 +152,14 @@ def story(told: Story, withheld: Iterable[str]) -> bytes:
         "evidence": [evidence(record) for record in told.evidence],
         "events": list(told.seqs),
         "approvals": approvals(told.telling),
-        "probes": [
-            {"seq": event.seq, "at": event.at, **data}
-            for event, data in datas
-            if event.kind == "operation.probed"
-        ],
+        "late_results": _told(datas, "operation.late_result", _LATE_RESULT),
+        "probes": _told(datas, "operation.probed", _PROBE),
+        "verdicts": _told(datas, "operation.reconciled", _VERDICT),
+        "divergences": _told(datas, "operation.diverged", _DIVERGENCE),
+        "annotations": _told(datas, "operation.annotated", _ANNOTATION),
         "compensation": _compensation(datas),
         "parent_operation_id": told.operation.parent_operation_id,
-        **_child(datas),
+        **_child(told.delegation),
     }
     head = json.dumps(members, separators=(",", ":"), allow_nan=False).encode("ascii")
     return head[:-1] + b',"result":' + (told.result or b"null") + b"}"
@@ -301,8 +307,28 @@ def _compensation(datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]]) 
     return None
 
 
-def _child(datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]]) -> JsonObject:
-    """What a receipt says of the run that the operation delegated to; null where it delegated nothing."""
-    names = ("child_run_id", "child_ops_total", "child_ops_unresolved")
-    receipts = [data for event, data in datas if event.terminal]
-    return {name: receipts[0].get(name) if receipts else None for name in names}
+def _child(found: Delegation | None) -> JsonObject:
+    """What the runs that the operation was delegated to have done so far; null where it delegated nothing."""
+    return {
+        "child_run_id": None if found is None else found.run_ids[0],
+        "child_ops_total": None if found is None else found.total,
+        "child_ops_unresolved": None if found is None else found.unresolved,
+    }
+
+
+_LATE_RESULT: Final = ("attempt", "effect", "error", "receipt")
+_PROBE: Final = ("verdict", "matches", "detail")
+_VERDICT: Final = ("effect", "actor", "label", "basis", "note", "evidence", "started_seq")
+_DIVERGENCE: Final = ("evidence", "detail")
+_ANNOTATION: Final = ("metadata",)
+
+
+def _told(
+    datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]], kind: str, names: Sequence[str]
+) -> list[JsonValue]:
+    """Return what the events of one kind say, oldest first."""
+    return [
+        {"seq": event.seq, "at": event.at, **{name: data.get(name) for name in names}}
+        for event, data in datas
+        if event.kind == kind
+    ]

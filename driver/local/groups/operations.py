@@ -100,6 +100,7 @@ def _story(view: View, operation_id: OperationId) -> shapes.Story | None:
         deliveries=view.deliveries(operation.command_id),
         attempts=view.attempts(operation_id),
         evidence=view.evidence(operation_id),
+        delegation=view.delegation(operation_id),
         seqs=seqs,
         telling=tuple(_telling(view, seqs)),
     )

@@ -1,0 +1,95 @@
+"""`POST /v1/operations/{id}/reconcile` and `/annotate`: what people say of an operation.
+
+Part of `driver.local.groups`. Whose word it is is the uid that the kernel names; a name in the request is a
+label beside it. Bodies are looked at before any state is.
+"""
+
+from functools import partial
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from driver.core.commands import EVIDENCE_MAX, AnnotateData, Metadata, ReconcileData
+from driver.core.fields import Name, Note
+from driver.local import shapes
+from driver.local.answers import accepted_answer, created_answer, json_answer
+from driver.local.bodies import Body, parse_body
+from driver.local.errors import Code, not_found
+from driver.local.peers import label_of, peer_of
+from driver.local.queries import NoQuery, parse_query
+from driver.local.service import Service
+from store.records import JsonObject, JsonValue, OperationId, OperationRecord
+
+
+class Verdict(Body):
+    """What somebody who looked says."""
+
+    effect: Literal["none", "occurred", "unknown"]
+    note: Note
+    evidence: Annotated[list[Note], Field(max_length=EVIDENCE_MAX, default_factory=list)]
+    override: bool = False
+    label: Name | None = None
+
+    @model_validator(mode="after")
+    def _says_why(self) -> Self:
+        if self.override and not self.note.strip():
+            raise PydanticCustomError("no_reason", "an override needs a note that says why")
+        return self
+
+
+class Annotation(Body):
+    """The host's own reference; what was there before is replaced."""
+
+    metadata: Metadata
+
+
+def routes(service: Service) -> list[Route]:
+    """Return the routes of this group."""
+    return [
+        Route("/v1/operations/{operation_id}/reconcile", partial(_reconcile, service), methods=["POST"]),
+        Route("/v1/operations/{operation_id}/annotate", partial(_annotate, service), methods=["POST"]),
+    ]
+
+
+async def _reconcile(service: Service, request: Request) -> Response:
+    parse_query(NoQuery, request)
+    body = await parse_body(Verdict, request, service.limits)
+    operation = await _operation(service, request)
+    peer = peer_of(request)
+    data: JsonObject = {
+        "operation_id": operation.operation_id,
+        "effect": body.effect,
+        "actor": peer.actor,
+        "note": body.note,
+        "evidence": cast("list[JsonValue]", body.evidence),
+        "override": body.override,
+        "label": body.label or await label_of(peer),
+    }
+    done = await service.submit(ReconcileData.KIND, operation.run_id, data)
+    # the receipt of `operation.reconcile`, as the engine records it
+    told = cast("dict[str, Any]", done.result)
+    now = await service.read(lambda view: view.operation(operation.operation_id))
+    answer: JsonObject = {**shapes.operation(now or operation), "seq": told["seq"]}
+    return created_answer(answer) if told["recorded"] else json_answer(answer)
+
+
+async def _annotate(service: Service, request: Request) -> Response:
+    parse_query(NoQuery, request)
+    body = await parse_body(Annotation, request, service.limits)
+    operation = await _operation(service, request)
+    metadata: JsonObject = {name: body.metadata[name] for name in body.metadata}
+    data: JsonObject = {"operation_id": operation.operation_id, "metadata": metadata}
+    done = await service.submit(AnnotateData.KIND, operation.run_id, data)
+    return accepted_answer({"command_id": done.command_id, "operation_id": operation.operation_id})
+
+
+async def _operation(service: Service, request: Request) -> OperationRecord:
+    wanted = OperationId(request.path_params["operation_id"])
+    operation = await service.read(lambda view: view.operation(wanted))
+    if operation is None:
+        raise not_found(Code.OPERATION_NOT_FOUND, "operation", wanted)
+    return operation
