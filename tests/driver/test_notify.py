@@ -12,7 +12,7 @@ def test_the_message_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """READY=1 is one datagram on NOTIFY_SOCKET."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(2)
+        manager.settimeout(30)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         notify("READY=1")
         assert manager.recv(100) == b"READY=1"

@@ -1,5 +1,7 @@
 """A cancelled call is told to stop, and heard out: what it had done by then is what its receipt says."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from tests.system.audit import must_hold
@@ -39,10 +41,10 @@ async def test_a_tool_that_finishes_all_the_same_has_succeeded(zygote: Zygote) -
 
 
 async def test_a_tool_that_says_nothing_is_waited_for_within_bounds(zygote: Zygote) -> None:
-    """At most five seconds, and never up to the command's own expiry; the next call is not held up by it."""
+    """Five seconds, long before the command's own expiry; the next call is not held up by it."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         life = made.start()
-        hanging = {**call("cmd-1", "counter/slow", seconds=60, heed_cancel=True), "expires_in_ms": 4_000}
+        hanging = {**call("cmd-1", "counter/slow", seconds=60, heed_cancel=True), "expires_in_ms": 60_000}
         await plane.give(hanging)
         await made.effects_reach(1)
         await plane.give(cancel("cmd-1"))
@@ -55,7 +57,8 @@ async def test_a_tool_that_says_nothing_is_waited_for_within_bounds(zygote: Zygo
             "cancelled_after_dispatch",
         )
         started = next(e for e in plane.history.events() if e["kind"] == "operation.started")
-        assert receipt["at"] < started["data"]["deadline_at"]
+        left = datetime.fromisoformat(started["data"]["deadline_at"]) - datetime.fromisoformat(receipt["at"])
+        assert left > timedelta(seconds=30)
         del plane.orders["cancel-cmd-1"]
         assert await life.stop() == 0
         await must_hold(made)

@@ -139,7 +139,7 @@ async def test_a_status_is_classified_by_the_table(zygote: Zygote, status: int, 
 async def test_an_answer_after_the_deadline_reaches_the_plane(zygote: Zygote) -> None:
     """`unknown/execution_timeout`, and then the late result, which is an answer."""
     async with site(slowly(b"", http())) as api, scripted_plane() as plane, sandbox(zygote, plane) as made:
-        shop(made, api.port, execution_s=0.3)
+        shop(made, api.port, execution_s=2.0)
         life = made.start()
         await plane.give(call("cmd-1", ORDER, id="1", n=1))
         receipt = await plane.receipt_of("cmd-1")

@@ -4,6 +4,7 @@ Beside a hostile server stands an honest one, whose calls are timed before and m
 compared within the run, because machines differ and are busy.
 """
 
+import json
 import re
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -40,8 +41,13 @@ SLOWER_MAX: Final = 4.0
 makes it ten times."""
 SLACK_S: Final = 0.05
 """For what else the machine does."""
-WORST_S_MAX: Final = 1.0
-"""What no call may take meanwhile. One message of 8 MB could hold everything up for four times as long."""
+WORST_S_MAX: Final = 1.5
+"""What no call may take meanwhile, where a message of 8 MB is read in `READ_S`; it takes a third of that at
+worst. One that is not cut to pieces could hold everything up for longer."""
+READ_S: Final = 0.03
+LARGEST: Final = json.dumps({"content": ["x" * 99] * 80_000})
+ATTEMPTS: Final = 3
+"""What else the machine does can only make it slower: the times of one attempt of so many must be right."""
 AT_ONCE: Final = 32
 
 
@@ -66,6 +72,16 @@ class Probe:
         while len(taken) < CALLS or not reached():
             taken.append(await self.call_s())
         return taken
+
+
+def slowness() -> float:
+    """Return how many times as long as usual this machine takes to read the largest message, at its best."""
+    taken: list[float] = []
+    for _ in range(5):
+        began = monotonic()
+        json.loads(LARGEST)
+        taken.append(monotonic() - began)
+    return max(1.0, min(taken) / READ_S)
 
 
 def peak_bytes(life: Life) -> int:
@@ -101,12 +117,25 @@ async def unharmed(
 ) -> None:
     """Give the command that provokes it; the honest provider's calls and the memory must not suffer."""
     probe, life = Probe(plane), made.lives[-1]
+    slow = [await delay(probe, life, {**provoke, "command_id": "provoke-0"}, measure, name)]
+    while slow[-1] and len(slow) < ATTEMPTS:
+        slow.append(
+            await delay(probe, life, {**provoke, "command_id": f"provoke-{len(slow)}"}, measure, name)
+        )
+    assert not slow[-1], slow
+    await life.kill()
+    await must_hold(made)
+
+
+async def delay(probe: Probe, life: Life, provoke: Json, measure: Callable[[str], None], name: str) -> str:
+    """Provoke it once: the memory must hold. Returns how the other calls were delayed, or nothing."""
+    plane, command_id = probe.plane, str(provoke["command_id"])
     before = await probe.until(lambda: True)
     resident = forget_peak(life)
     await plane.give(provoke)
-    meanwhile = await probe.until(lambda: plane.receipt("provoke"))
+    meanwhile = await probe.until(lambda: plane.receipt(command_id))
     grown = peak_bytes(life) - resident
-    receipt = await plane.receipt_of("provoke")
+    receipt = await plane.receipt_of(command_id)
     measure(
         f"{name}: {grown / 1e6:.0f} MB more at most; another provider's call took "
         f"{median(meanwhile) * 1e3:.0f} ms instead of {median(before) * 1e3:.0f}, "
@@ -115,10 +144,9 @@ async def unharmed(
     assert receipt["kind"] in ("operation.unknown", "operation.succeeded"), receipt
     kept = receipt["kind"] == "operation.succeeded"
     assert grown < (LARGEST_BYTES_MAX if kept else MEMORY_BYTES_MAX)
-    assert median(meanwhile) < SLOWER_MAX * median(before) + SLACK_S
-    assert max(meanwhile) < WORST_S_MAX
-    await life.kill()
-    await must_hold(made)
+    if median(meanwhile) >= SLOWER_MAX * median(before) + SLACK_S:
+        return f"usually {median(meanwhile):.3f} s instead of {median(before):.3f}"
+    return f"{max(meanwhile):.3f} s at worst" if max(meanwhile) >= WORST_S_MAX * slowness() else ""
 
 
 @pytest.mark.parametrize(

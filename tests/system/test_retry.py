@@ -82,7 +82,7 @@ async def test_a_kill_in_every_attempt_ends_unknown(zygote: Zygote) -> None:
 async def test_a_deadline_is_followed_by_the_answer_of_the_next_attempt(zygote: Zygote) -> None:
     """A call that hangs after its effect is asked for again, and the provider knows that it did it."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
-        deduplicating(made, execution_s=1.0)
+        deduplicating(made, execution_s=2.0)
         gate = made.root / "gate"
         life = made.start()
         await plane.give(call("cmd-1", "counter/slow", until=str(gate)))
