@@ -13,6 +13,7 @@ from store import chain, schema
 from store.events import CommandAccepted
 from store.findings import Check, Finder, Paged, Progress
 from store.head import row_digest
+from store.histories import Histories, HistoriesCheck
 from store.inspection import broken_link
 from store.lifecycle import ENDED, Effect, Judgement, Source, Standing, State, guards, is_erasable, is_listed
 from store.projection import standing_of
@@ -72,27 +73,38 @@ class _Events(Paged):
     def __init__(self) -> None:
         super().__init__()
         self._link: Chain | None = None
+        self._histories: Histories | None = None
 
     def look(self, row: Row) -> None:
         (
             seq, kind, at, run_id, command_id, operation_id, terminal, digest, value, body, receipt_seq,
             payload, gap_first, gap_chain, *erased,
         ) = row  # fmt: skip
-        if seq == 1:
-            self._link = chain.origin(self.view.journal_id)
+        if self._histories is None:
+            self._histories = Histories(self.view)
         if seq != self.after + 1:
             self._link = self._over_gap(gap_first, gap_chain)
+        if self._histories.begins_with(seq):
+            self._link = self._into_history(seq, self._histories)
         if problem := broken_link(self._link, digest=digest, value=value, body=body):
             self.found(f"event {seq}", problem)
         self._link = value
-        if terminal and receipt_seq != seq:
+        if terminal and receipt_seq != seq and not self._histories.is_later(receipt_seq, seq):
             self.found(
                 f"event {seq}", f"its command {command_id} has the receipt {receipt_seq}, not this one"
             )
         if body is None and (body := self._remains(seq, *erased)) is None:
             return
-        row_says = (self.view.journal_id, seq, kind, at, run_id, command_id, operation_id, bool(terminal))
+        told = self._histories.journal_id(seq), self._histories.wire_seq(seq)
+        row_says = (*told, kind, at, run_id, command_id, operation_id, bool(terminal))
         self._look_at_content(seq, body, row_says, has_payload=payload is not None)
+
+    def _into_history(self, seq: int, histories: "Histories") -> Chain:
+        """Return the chain before a history's first event, once the history before it ended as it should."""
+        ended = histories.ended_before(seq)
+        if ended is not None and self._link not in (None, ended.chain):
+            self.found(f"event {seq - 1}", f"its history {ended.journal_id} should end with another chain")
+        return chain.origin(histories.journal_id(seq))
 
     def _over_gap(self, first: int | None, value: Chain | None) -> Chain | None:
         """Return the chain at the end of the gap before an event, where that begins after the last one."""
@@ -121,7 +133,8 @@ class _Events(Paged):
         for name, said in zip(_ENVELOPE, row_says, strict=True):
             if frame.get(name) != said:
                 self.found(f"event {seq}", f"its {name} is {frame.get(name)!r}, and its row says {said!r}")
-        if not has_payload and frame["data"].get("payload_digest") is not None:
+        moved = self._histories is not None and self._histories.base_of(seq) < self.view.base
+        if not has_payload and not moved and frame["data"].get("payload_digest") is not None:
             self.found(f"event {seq}", "what it keeps outside the chain is missing")
 
     def end(self) -> None:
@@ -209,7 +222,7 @@ class _Commands(Paged):
     statement = "verify_commands"
 
     def look(self, row: Row) -> None:
-        rowid, *columns, kind, terminal, command, body = row
+        rowid, *columns, kind, terminal, command, seq, body = row
         kept: dict[str, Any] = dict(zip(_COMMAND, columns, strict=True))
         subject = f"command {kept['command_id']}"
         receipt_seq = kept["receipt_seq"]
@@ -218,7 +231,7 @@ class _Commands(Paged):
         if body is None:
             self.found(subject, "there is no event that it was taken, or refused, with")
         else:
-            self.compare(subject, kept, _command(_frame(body)))
+            self.compare(subject, kept, _command(_frame(body), seq))
 
 
 _COMMAND: Final = (
@@ -227,14 +240,14 @@ _COMMAND: Final = (
 )  # fmt: skip
 
 
-def _command(frame: Mapping[str, Any]) -> dict[str, object]:
-    """Return what the first event of a command makes of it; its receipt is looked at elsewhere."""
+def _command(frame: Mapping[str, Any], seq: int) -> dict[str, object]:
+    """Return what the first event of a command, `seq`, makes of it; its receipt is looked at elsewhere."""
     data, accepted = frame["data"], frame["kind"] == CommandAccepted.KIND
     return {
         **{name: frame[name] for name in ("command_id", "run_id", "origin", "operation_id")},
         "kind": data["kind"] if accepted else "",
         "content_digest": data["content_digest"],
-        "accepted_seq": frame["seq"] if accepted else None,
+        "accepted_seq": seq if accepted else None,
         "accepted_at": frame["at"],
         "expires_at": data.get("expires_at"),
     }
@@ -260,7 +273,7 @@ class _Operations(Paged):
         return super().page(view)
 
     def look(self, row: Row) -> None:
-        *columns, body = row
+        *columns, kind, body = row
         found = operation_row(tuple(columns))
         operation = found.record
         subject = f"operation {operation.operation_id}"
@@ -272,7 +285,7 @@ class _Operations(Paged):
         standing = standing_of(operation)
         if is_listed(standing) is not found.listed or guards(standing) is not operation.guards:
             self.found(subject, f"its listing does not follow from {standing.judgement}")
-        if body is None:
+        if body is None or kind != CommandAccepted.KIND:
             self.found(subject, "there is no event that it was accepted with")
         else:
             kept = {name: getattr(operation, name) for name in _ACCEPTANCE}
@@ -289,7 +302,7 @@ class _Operations(Paged):
 
 _ACCEPTANCE: Final = (
     "operation_id", "command_id", "run_id", "origin", "tool", "args_digest", "write", "identical", "repeat",
-    "accepted_seq", "accepted_at", "expires_at", "parent_operation_id",
+    "accepted_at", "expires_at", "parent_operation_id",
 )  # fmt: skip
 
 
@@ -302,7 +315,6 @@ def _operation(frame: Mapping[str, Any]) -> dict[str, object]:
         "write": data.get("write") is not False,
         "identical": data.get("identical") or IDENTICAL_DEFAULT,
         "repeat": data.get("repeat") is True,
-        "accepted_seq": frame["seq"],
         "accepted_at": frame["at"],
     }
 
@@ -444,6 +456,7 @@ def bounded() -> tuple[Check, ...]:
         _Operations(),
         _Deliveries(),
         _DeadLetters(),
+        HistoriesCheck(),
         _Triages(),
         _Observations(),
         _Gaps(),

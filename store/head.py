@@ -32,6 +32,8 @@ class Head:
     file_id: str
     journal_id: JournalId
     created_at: Timestamp
+    base: int
+    """The seq before the first event of this history: 0, unless the file held an earlier one."""
     last_seq: int
     chain: Chain
     acked_seq: int
@@ -63,6 +65,7 @@ def new_head(*, file_id: str, journal_id: JournalId, created_at: Timestamp) -> H
         file_id=file_id,
         journal_id=journal_id,
         created_at=created_at,
+        base=0,
         last_seq=0,
         chain=chain.origin(journal_id),
         acked_seq=0,
@@ -139,6 +142,7 @@ def read_head(connection: sqlite3.Connection) -> Head:
         file_id=file_id,
         journal_id=JournalId(journal_id),
         created_at=Timestamp(created_at),
+        base=_base(connection),
         last_seq=last_seq,
         chain=Chain(chain_value),
         acked_seq=acked_seq,
@@ -147,6 +151,17 @@ def read_head(connection: sqlite3.Connection) -> Head:
         key_check=key_check,
         counts={State(state): count for state, count in json.loads(counts).items()},
     )
+
+
+def _base(connection: sqlite3.Connection) -> int:
+    """Return where the present history begins: behind the newest of those that ended."""
+    if connection.execute(STATEMENTS["has_histories"]).fetchone() is None:
+        return 0  # a file of an earlier version, before its migration
+    rows = connection.execute(STATEMENTS["histories"]).fetchall()
+    for _, *values, digest in rows:
+        if row_digest(*values) != digest:
+            raise HeadDamaged(problem="belongs to a history that does not match its digest")
+    return int(rows[-1][3]) if rows else 0
 
 
 @dataclass(slots=True)

@@ -212,8 +212,8 @@ def check_tail(connection: sqlite3.Connection, head: Head, path: Path) -> None:
     newest = connection.execute(STATEMENTS["last_seq"]).fetchone()[0] or 0
     if newest != head.last_seq:
         raise JournalDamaged(path, f"its newest event is {newest}, and should be {head.last_seq}")
-    after = max(0, head.last_seq - TAIL)
-    link = chain.origin(head.journal_id) if after == 0 else None
+    after = max(head.base, head.last_seq - TAIL)
+    link = chain.origin(head.journal_id) if after == head.base else None
     expected = after
     for seq, digest, value, body in connection.execute(STATEMENTS["links_after"], (after, TAIL)):
         expected += 1
@@ -225,7 +225,7 @@ def check_tail(connection: sqlite3.Connection, head: Head, path: Path) -> None:
         if problem := broken_link(link, digest=digest, value=value, body=body):
             raise JournalDamaged(path, f"event {seq}: {problem}")
         link = value
-    if head.last_seq and link != head.chain:
+    if link is not None and link != head.chain:
         raise JournalDamaged(path, "the hash chain does not lead to its end")
 
 

@@ -69,10 +69,12 @@ class Fact:
     command_id: CommandId | None
     operation_id: OperationId | None
     origin: Origin
+    base: int = 0
+    """What is added to a seq that `data` names: it counts from the beginning of its own history."""
 
     @classmethod
-    def of(cls, event: StoredEvent, data: EventData, origin: Origin) -> "Fact":
-        """Return the fact that a stored event stands for."""
+    def of(cls, event: StoredEvent, data: EventData, origin: Origin, base: int = 0) -> "Fact":
+        """Return the fact that a stored event stands for; its history began after the seq `base`."""
         return cls(
             seq=event.seq,
             at=event.at,
@@ -81,6 +83,7 @@ class Fact:
             command_id=event.command_id,
             operation_id=event.operation_id,
             origin=origin,
+            base=base,
         )
 
 

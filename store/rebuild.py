@@ -19,6 +19,7 @@ from store.records import Origin, StoredEvent
 from store.tables import (
     find_command,
     find_operation,
+    project_again,
     project_command,
     project_new_command,
     project_operation,
@@ -88,10 +89,15 @@ def replay(ledger: Ledger, event: StoredEvent, source: View) -> None:
     ledger.rows = (None if known else run, command, operation)
     frame: dict[str, Any] = json.loads(event.body or source.remains(event.seq) or b"")
     data = from_json(event.kind, frame["data"])
-    fact = Fact.of(event, data, Origin(frame["origin"]))
+    fact = Fact.of(event, data, Origin(frame["origin"]), base=event.seq - frame["seq"])
     match data:
         case CommandAccepted() | CommandRefused():
-            project_new_command(ledger, fact, data)
+            assert event.command_id is not None
+            earlier = find_command(ledger, event.command_id)
+            if earlier is None:
+                project_new_command(ledger, fact, data)
+            else:
+                project_again(ledger, fact, data, earlier)
         case CommandCompleted() | CommandFailed():
             assert event.command_id is not None
             found = find_command(ledger, event.command_id)

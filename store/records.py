@@ -301,6 +301,21 @@ class OperationFilter:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A history that the file held before its present one; its numbers are in the file's counting.
+
+    `base` is the seq before its first event, `last` that of its last one, and `acked` its watermark.
+    """
+
+    journal_id: JournalId
+    base: int
+    last: int
+    chain: Chain
+    acked: int
+    ended_at: Timestamp
+
+
 T = TypeVar("T")
 
 

@@ -200,7 +200,8 @@ class Retention:
             if target is not None and find_operation(ledger, target) is not None:
                 return None  # it goes with its operation
             operation = None
-            seqs = dict.fromkeys(seq for seq in (accepted_seq, receipt_seq) if seq is not None)
+            recorded = [seq for (seq,) in ledger.execute("events_of_command", (command,))]
+            seqs = sorted({seq for seq in (*recorded, accepted_seq, receipt_seq) if seq is not None})
             events = [ledger.execute("event_to_prune", (seq,)).fetchone() for seq in seqs]
         commands = tuple(dict.fromkeys((command, *(event[2] for event in events))))
         is_old = all(event[1] < cutoff for event in events)

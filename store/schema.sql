@@ -214,6 +214,24 @@ CREATE TABLE remains (
   digest TEXT NOT NULL
 ) STRICT;
 
+CREATE TABLE histories (
+  id INTEGER PRIMARY KEY,
+  journal_id TEXT NOT NULL UNIQUE,
+  base INTEGER NOT NULL CHECK (base >= 0),
+  last INTEGER NOT NULL CHECK (last >= base),
+  chain TEXT NOT NULL,
+  acked INTEGER NOT NULL CHECK (acked BETWEEN base AND last),
+  ended_at TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE marks (
+  name TEXT PRIMARY KEY,
+  detail TEXT NOT NULL,
+  at TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE INDEX commands_open ON commands (accepted_seq) WHERE receipt_seq IS NULL;
 
 CREATE INDEX commands_open_of_run ON commands (run, accepted_seq) WHERE receipt_seq IS NULL;
@@ -257,6 +275,8 @@ CREATE INDEX operations_of_command ON operations (command);
 CREATE INDEX commands_of_run ON commands (run);
 
 CREATE INDEX run_links_of_resumed ON run_links (resumes);
+
+CREATE INDEX events_of_command ON events (command) WHERE command IS NOT NULL AND operation IS NULL;
 
 CREATE VIEW command_rows AS
 SELECT

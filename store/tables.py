@@ -14,11 +14,13 @@ from store.events import (
     CommandCompleted,
     CommandFailed,
     CommandRefused,
+    OperationFailed,
     OperationReconciled,
     OperationStarted,
+    OperationSucceeded,
 )
 from store.head import Ledger
-from store.lifecycle import Effect, Evidence, Source, State, contradictions
+from store.lifecycle import ENDED, Effect, Evidence, Source, State, contradictions
 from store.projection import Fact
 from store.records import (
     IDENTICAL_DEFAULT,
@@ -196,6 +198,40 @@ def project_new_command(ledger: Ledger, fact: Fact, data: CommandAccepted | Comm
     return replace(place, operation=_insert_operation(ledger, fact, data, place))
 
 
+def project_again(
+    ledger: Ledger, fact: Fact, data: CommandAccepted | CommandRefused, command: CommandRow
+) -> Place:
+    """Record a command that an earlier history of this file took, or refused, as one of the present history.
+
+    Of an accepted one the receipt follows. An operation that is not settled is open again until then, and no
+    `none` of the earlier history counts for it any more.
+    """
+    run = None if fact.run_id is None else _touch_run(ledger, fact.run_id, fact.at)
+    accepted = isinstance(data, CommandAccepted)
+    values = (
+        fact.seq if accepted else None,
+        fact.at,
+        None if accepted else fact.seq,
+        None if accepted else data.KIND,
+        command.id,
+    )
+    ledger.execute("accept_command_again", values)
+    row = None if fact.operation_id is None else find_operation(ledger, fact.operation_id)
+    if row is not None and row.command == command.id and accepted:
+        _accept_operation_again(ledger, fact, row, command.record.receipt_seq)
+    return Place(run=run, command=command.id, operation=None if row is None else row.id)
+
+
+def _accept_operation_again(ledger: Ledger, fact: Fact, row: OperationRow, receipt_seq: int | None) -> None:
+    if row.record.settled:
+        ledger.execute("accept_operation_again", (fact.seq, fact.at, receipt_seq, row.id))
+        return
+    ledger.execute("reopen_operation", (fact.seq, fact.at, row.id))
+    ledger.execute("forget_absence", (row.id,))
+    ledger.execute("count_in_run", (0, -int(row.listed), fact.at, row.run))
+    ledger.head = ledger.head.moved(row.record.state, State.ACCEPTED)
+
+
 def _rowid(ledger: Ledger, operation_id: OperationId | None) -> int | None:
     row = None if operation_id is None else find_operation(ledger, operation_id)
     return None if row is None else row.id
@@ -264,6 +300,8 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
     Raises `IllegalMove` before anything is written.
     """
     place = Place(run=row.run, command=row.command, operation=row.id)
+    if terminal and restates(row):
+        return Projected(_restate(ledger, fact, row, place), row.record)
     changes = projection.follow(row.record, fact)
     words = projection.evidence(fact.data, row.record, _attempts_seen(ledger, fact, row))
     _write_attempts(ledger, fact, row)
@@ -300,11 +338,32 @@ def _contradicted(
     return tuple(dict.fromkeys(seq for seq, item in before if item in opposite))
 
 
+def restates(row: OperationRow) -> bool:
+    """Whether the next receipt of an operation says again what it said in an earlier history of the file."""
+    return row.receipt_seq is None and row.record.state in ENDED
+
+
+def _restate(ledger: Ledger, fact: Fact, row: OperationRow, place: Place) -> Place:
+    """Record a receipt that was recorded before: nothing is learned from it."""
+    if fact.data.KIND in _WITH_RESULT:
+        ledger.execute("restate_operation", (fact.seq, row.id))
+    ledger.execute("set_receipt", (fact.seq, fact.data.KIND, row.command))
+    ledger.execute("count_in_run", (0, 0, fact.at, row.run))
+    _set_due(ledger, row.record, fact.seq)
+    return place
+
+
+_WITH_RESULT: Final = frozenset({OperationSucceeded.KIND, OperationFailed.KIND})
+
+
 def _attempts_seen(ledger: Ledger, fact: Fact, row: OperationRow) -> int:
     data = fact.data
-    if not isinstance(data, OperationReconciled) or data.started_seq in (None, row.record.started_seq):
+    if not isinstance(data, OperationReconciled) or data.started_seq is None:
         return row.record.attempt_count
-    found = ledger.execute("attempt_started_at_seq", (row.id, data.started_seq)).fetchone()
+    started_seq = data.started_seq + fact.base
+    if started_seq == row.record.started_seq:
+        return row.record.attempt_count
+    found = ledger.execute("attempt_started_at_seq", (row.id, started_seq)).fetchone()
     return row.record.attempt_count if found is None else int(found[0])
 
 

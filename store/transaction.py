@@ -25,6 +25,7 @@ from store.events import (
 from store.head import Ledger, row_digest
 from store.keys import DigestKey
 from store.lifecycle import IllegalMove, advance
+from store.naming import on_wire
 from store.projection import MOVING, Fact
 from store.records import (
     TOOL_CALL,
@@ -41,19 +42,24 @@ from store.records import (
     timestamp,
 )
 from store.tables import (
+    CommandRow,
     OperationRow,
     Place,
     end_run,
     find_command,
     find_operation,
+    project_again,
     project_command,
     project_new_command,
     project_operation,
     project_run,
+    restates,
 )
 from store.view import DELIVERIES_MAX, View
 from store.wire import MEMBERS, render
 
+SUPERSEDED: Final = "superseded"
+"""The mark that another life of this driver has taken over, beside a fence of another reason."""
 SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
 """What `chain`, the last member, adds to an event's bytes."""
 
@@ -97,8 +103,8 @@ class Transaction(View):
 
         It may also go back, where the plane says so.
         """
-        if not 0 <= seq <= self.last_seq:
-            raise ImpossibleEvent("ack", f"seq {seq} is outside 0 to {self.last_seq}")
+        if not self.base <= seq <= self.last_seq:
+            raise ImpossibleEvent("ack", f"seq {seq} is outside {self.base} to {self.last_seq}")
         ledger = self._write()
         ledger.head = replace(ledger.head, acked_seq=seq)
 
@@ -150,9 +156,20 @@ class Transaction(View):
             ledger.head = replace(ledger.head, fence=fence)
 
     def lift_fence(self) -> None:
-        """Let the daemon act again."""
+        """Let the daemon act again; what was marked beside the fence is forgotten with it."""
         ledger = self._write()
         ledger.head = replace(ledger.head, fence=None)
+        self.clear_mark(SUPERSEDED)
+
+    def set_mark(self, name: str, detail: str) -> None:
+        """Remember something beside the fence. A mark that stands already stays as it is."""
+        at = timestamp(self.now)
+        self._write().execute("set_mark", (name, detail, at, row_digest(name, detail, at)))
+
+    def clear_mark(self, name: str) -> None:
+        """Forget a mark, if it stands."""
+        if self.mark(name) is not None:
+            self._write().execute("delete_mark", (name,))
 
     def announce_frame_bytes_max(self, value: int) -> None:
         """Remember the longest frame that the plane takes: later events are cut to it."""
@@ -173,17 +190,25 @@ class Transaction(View):
     def _append_new_command(self, draft: Draft, data: CommandAccepted | CommandRefused) -> StoredEvent:
         if draft.command_id is None or (draft.run_id is None and isinstance(data, CommandAccepted)):
             raise ImpossibleEvent(data.KIND, "it names no command or no run")
-        known = find_command(self.ledger, draft.command_id) or self.tombstone(draft.command_id)
-        if known is not None:
+        known = find_command(self.ledger, draft.command_id)
+        if self._is_taken(draft.command_id, known):
             raise ImpossibleEvent(data.KIND, f"the command {draft.command_id} is known already")
         if isinstance(data, CommandAccepted) and data.tool is not None:
-            self._check_call(draft, data)
+            self._check_call(draft, data, known)
         elif draft.operation_id is not None and find_operation(self.ledger, draft.operation_id) is None:
             raise ImpossibleEvent(data.KIND, f"there is no operation {draft.operation_id}")
         sealed = self._seal(draft, data, _address(draft), terminal=data.TERMINAL)
+        if known is not None:
+            return self._insert(sealed, project_again(self._write(draft), sealed.fact, data, known))
         return self._insert(sealed, project_new_command(self._write(draft), sealed.fact, data))
 
-    def _check_call(self, draft: Draft, data: CommandAccepted) -> None:
+    def _is_taken(self, command_id: CommandId, known: CommandRow | None) -> bool:
+        """Whether the present history has the command already, or had it."""
+        if known is None:
+            return self.tombstone(command_id) is not None
+        return (known.record.accepted_seq or known.record.receipt_seq or 0) > self.base
+
+    def _check_call(self, draft: Draft, data: CommandAccepted, known: CommandRow | None) -> None:
         if (
             data.kind != TOOL_CALL
             or draft.operation_id is None
@@ -191,6 +216,8 @@ class Transaction(View):
             or data.write is None
         ):
             raise ImpossibleEvent(data.KIND, "a call needs operation_id, tool, args_digest and write")
+        if known is not None:
+            return
         row = find_operation(self.ledger, draft.operation_id)
         advance(None if row is None else row.record.state, data.KIND)
 
@@ -215,10 +242,15 @@ class Transaction(View):
         row = None if draft.operation_id is None else find_operation(self.ledger, draft.operation_id)
         if row is None:
             raise IllegalMove(None, draft.data.KIND)
-        if draft.data.KIND in MOVING:
-            advance(row.record.state, draft.data.KIND)
         terminal = draft.data.TERMINAL and row.receipt_seq is None
-        data = consequences.with_children(self.ledger, _superseding(draft.data, row), row)
+        data = _superseding(draft.data, row)
+        if terminal and restates(row):
+            _check_restated(data, row)
+        else:
+            if data.KIND in MOVING:
+                advance(row.record.state, data.KIND)
+            data = consequences.with_children(self.ledger, data, row)
+        data = on_wire(data, self.base)
         record = row.record
         address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
         redacting = replace(draft, redact=draft.redact or self._redacted_before(record.accepted_seq))
@@ -275,7 +307,7 @@ class Transaction(View):
             return render(
                 data,
                 journal_id=head.journal_id,
-                seq=seq,
+                seq=seq - head.base,
                 at=at,
                 run_id=address.run_id,
                 command_id=address.command_id,
@@ -312,7 +344,7 @@ class Transaction(View):
             chain=link,
             body=chain.seal(body, link),
         )
-        return _Sealed(Fact.of(event, data, address.origin), event, payload, draft.redact)
+        return _Sealed(Fact.of(event, data, address.origin, head.base), event, payload, draft.redact)
 
     def _digest(self, payload: bytes, draft: Draft) -> Digest:
         """Return the payload's digest: a secret could be guessed from a plain one."""
@@ -399,6 +431,11 @@ class _Sealed:
 
 def _as_text(redact: tuple[str, ...]) -> str | None:
     return json.dumps(redact) if redact else None
+
+
+def _check_restated(data: EventData, row: OperationRow) -> None:
+    if data.KIND.removeprefix("operation.") != row.record.state:
+        raise ImpossibleEvent(data.KIND, f"the operation ended {row.record.state} in an earlier history")
 
 
 def _superseding(data: EventData, row: OperationRow) -> EventData:

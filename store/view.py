@@ -24,6 +24,7 @@ from store.records import (
     Digest,
     EvidenceRecord,
     Fence,
+    History,
     JournalId,
     ObservationRecord,
     OperationFilter,
@@ -87,6 +88,34 @@ class View:
     def journal_id(self) -> JournalId:
         """The history that this file holds."""
         return self.ledger.head.journal_id
+
+    @property
+    def base(self) -> int:
+        """The seq before this history's first event: 0, unless the file held an earlier history.
+
+        All seqs here count on through the histories of the file; the wire counts from this one's beginning.
+        """
+        return self.ledger.head.base
+
+    def wire_seq(self, seq: int) -> int:
+        """Return how the wire calls the event `seq` of this file, in its own history."""
+        return seq - self.base if seq > self.base else seq - self.history_of(seq).base
+
+    def history_of(self, seq: int) -> History:
+        """Return the earlier history that the event `seq` belongs to. Raises LookupError for one of this."""
+        return next(item for item in self.histories() if item.base < seq <= item.last)
+
+    def histories(self) -> tuple[History, ...]:
+        """Return the histories that the file held before this one, the oldest first."""
+        return tuple(
+            History(journal_id=journal_id, base=base, last=last, chain=chain, acked=acked, ended_at=ended_at)
+            for _, journal_id, base, last, chain, acked, ended_at, _ in self.ledger.execute("histories")
+        )
+
+    def mark(self, name: str) -> str | None:
+        """Return the detail of a mark that stands; None where it does not."""
+        row = self.ledger.execute("mark", (name,)).fetchone()
+        return None if row is None else row[0]
 
     @property
     def last_seq(self) -> int:
@@ -358,11 +387,11 @@ class View:
         return self.event(self.last_seq)
 
     def chain_at(self, seq: int) -> Chain | None:
-        """Return the hash chain as of `seq` (0: before the first event); None where that was pruned.
+        """Return the hash chain as of `seq` (`base`: before the first event); None where that was pruned.
 
         Of events that were pruned together, it is kept as of the last one.
         """
-        if seq == 0:
+        if seq == self.base:
             return Chain(self.journal_id)
         row = self.ledger.execute("chain_at", (seq,)).fetchone()
         if row is None:

@@ -12,6 +12,17 @@ INSERT INTO commands (
   receipt_kind, expires_at
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
 
+-- name: accept_command_again
+UPDATE commands SET accepted_seq = ?, accepted_at = ?, receipt_seq = ?, receipt_kind = ? WHERE id = ?;
+
+-- name: commands_to_record_again
+SELECT c.command_id
+FROM commands AS c
+  LEFT JOIN operations AS o ON o.operation_id = c.operation_id AND o.command = c.id
+  LEFT JOIN dead_letters AS d ON d.seq = c.receipt_seq
+WHERE c.receipt_seq IS NULL OR c.receipt_seq > ? OR o.listed = 1 OR d.seq IS NOT NULL
+ORDER BY coalesce(c.accepted_seq, c.receipt_seq);
+
 -- name: set_receipt
 UPDATE commands SET receipt_seq = ?, receipt_kind = ? WHERE id = ?;
 

@@ -28,6 +28,9 @@ SELECT body FROM events WHERE operation = ? AND kind = ? ORDER BY seq DESC LIMIT
 -- name: insert_payload
 INSERT INTO payloads (seq, digest, redact, body) VALUES (?, ?, ?, ?);
 
+-- name: move_payload
+UPDATE payloads SET seq = ? WHERE seq = ?;
+
 -- name: payload
 SELECT body FROM payloads WHERE seq = ?;
 

@@ -24,6 +24,23 @@ UPDATE operations SET
   attempt_count = ?, metadata = ?, started_seq = ?, result_seq = ?, started_at = ?, ended_at = ?, deadline_at = ?
 WHERE id = ?;
 
+-- name: accept_operation_again
+UPDATE operations SET
+  accepted_seq = ?, accepted_at = ?, result_seq = CASE WHEN result_seq IS ? THEN NULL ELSE result_seq END
+WHERE id = ?;
+
+-- name: reopen_operation
+UPDATE operations SET
+  state = 'accepted', effect = 'unknown', effect_by = NULL, listed = 0, guards = write, reason = NULL,
+  error_means = NULL, accepted_seq = ?, accepted_at = ?, ended_at = NULL, deadline_at = NULL
+WHERE id = ?;
+
+-- name: restate_operation
+UPDATE operations SET result_seq = coalesce(result_seq, ?) WHERE id = ?;
+
+-- name: forget_absence
+DELETE FROM evidence WHERE operation = ? AND effect = 'none';
+
 -- name: insert_attempt
 INSERT INTO attempts (
   operation, attempt, idempotency_key, key_carrier, idempotent, dedupe_horizon_s, started_seq, started_at, deadline_at

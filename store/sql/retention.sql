@@ -13,6 +13,9 @@ SELECT seq, at, command FROM events WHERE operation = ? AND operation IS NOT NUL
 -- name: event_to_prune
 SELECT seq, at, command FROM events WHERE seq = ?;
 
+-- name: events_of_command
+SELECT seq FROM events WHERE command = ? AND command IS NOT NULL AND operation IS NULL ORDER BY seq;
+
 -- name: events_alone
 SELECT seq, at, kind, run FROM events
 WHERE command IS NULL AND operation IS NULL AND run IS NULL AND seq > ? ORDER BY seq LIMIT ?;

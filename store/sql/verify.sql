@@ -30,7 +30,8 @@ WHERE p.seq > ? ORDER BY p.seq LIMIT ?;
 -- name: verify_commands
 SELECT
   c.id, c.command_id, r.run_id, c.kind, c.origin, c.content_digest, c.operation_id, c.accepted_seq, c.accepted_at,
-  c.receipt_seq, c.receipt_kind, c.expires_at, e.kind, e.terminal, e.command, coalesce(a.body, m.body)
+  c.receipt_seq, c.receipt_kind, c.expires_at, e.kind, e.terminal, e.command, coalesce(c.accepted_seq, c.receipt_seq),
+  coalesce(a.body, m.body)
 FROM
   commands AS c
   LEFT JOIN runs AS r ON r.id = c.run
@@ -44,7 +45,7 @@ SELECT
   o.id, o.command, o.run, o.receipt_seq, o.listed, o.operation_id, o.command_id, o.run_id, o.origin, o.tool,
   o.args_digest, o.write, o.identical, o.repeat, o.state, o.effect, o.effect_by, o.guards, o.reason, o.error_means,
   o.receipt, o.attempt_count, o.metadata, o.accepted_seq, o.started_seq, o.result_seq, o.accepted_at, o.started_at,
-  o.ended_at, o.deadline_at, o.expires_at, o.parent_operation_id, coalesce(a.body, m.body)
+  o.ended_at, o.deadline_at, o.expires_at, o.parent_operation_id, a.kind, coalesce(a.body, m.body)
 FROM
   operation_rows AS o
   LEFT JOIN events AS a ON a.seq = o.accepted_seq

@@ -2,7 +2,8 @@
 
 from store.journal import Journal
 from store.lifecycle import Effect
-from store.records import RunId, TriageRecord
+from store.records import JournalId, RunId, TriageRecord
+from store.rollback import begin_history
 from tests.store.drafts import (
     LATER,
     accepted,
@@ -26,6 +27,8 @@ from tests.store.drafts import (
 
 async def fill(journal: Journal) -> None:
     """Something in every table."""
+    await journal.transact(lambda tx: begin_history(tx, JournalId("f" * 32)))
+    await journal.transact(lambda tx: tx.set_mark("superseded", "by another life"))
     await journal.transact(recording(driver_started()))
     await journal.transact(recording(accepted(1), started(1), succeeded(1)))
     await journal.transact(

@@ -28,6 +28,7 @@ GARBAGE: dict[str, tuple[str, ...]] = {
 }
 UNSEEN = {
     ("deliveries", "id"): "it only orders them",
+    ("histories", "id"): "it only orders them",
     ("observations", "id"): "it only numbers them",
     ("payloads", "redact"): "one list of paths is as good as another",
 }
