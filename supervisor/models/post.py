@@ -90,8 +90,10 @@ async def _exchange(endpoint: Endpoint, headers: Mapping[str, str], body: JsonOb
         "accept-encoding": "identity",
         **headers,
     }
+    # the library reads certificates from the disk
+    made = await anyio.to_thread.run_sync(_client)
     async with (
-        httpx2.AsyncClient(timeout=None, follow_redirects=False, trust_env=False) as client,
+        made as client,
         client.stream("POST", endpoint.url, content=content, headers=sent) as response,
     ):
         if response.status_code != HTTPStatus.OK:
@@ -102,6 +104,10 @@ async def _exchange(endpoint: Endpoint, headers: Mapping[str, str], body: JsonOb
         if kind == "text/event-stream":
             raise ModelFailed(name, "answered with a stream, although it was asked for one answer")
         return _object(name, await _body(name, response))
+
+
+def _client() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(timeout=None, follow_redirects=False, trust_env=False)
 
 
 async def _body(name: str, response: httpx2.Response) -> bytes:

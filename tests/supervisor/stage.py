@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import cast
 from uuid import uuid4
@@ -287,12 +288,17 @@ async def running(supervisor: Supervisor) -> AsyncGenerator[None]:
         tasks.cancel_scope.cancel()
 
 
+def _note(moved: anyio.Event, events: Sequence[StoredEvent]) -> None:
+    del events
+    moved.set()
+
+
 async def until(journal: Journal, holds: Callable[[View], bool]) -> None:
     """Return once this holds of the journal."""
     with anyio.fail_after(PATIENCE_S):
         while True:
             moved = anyio.Event()
-            unsubscribe = journal.subscribe(lambda _, moved=moved: moved.set())
+            unsubscribe = journal.subscribe(partial(_note, moved))
             try:
                 if await journal.read(holds):
                     return

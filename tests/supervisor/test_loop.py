@@ -3,19 +3,22 @@
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
 
+from store.events import Draft, OperationSucceeded, OperationUnknown
 from store.journal import Journal
 from store.lifecycle import Effect, Source
-from store.records import OperationRecord, RunId
+from store.records import JsonObject, OperationRecord, RunId, moment
+from store.transaction import Transaction
 from store.view import View
 from supervisor.models.model import Judged, ModelFailed
 from supervisor.models.rules import RulesModel
 from supervisor.recording import Verdict, record
 from supervisor.verdict import Answer, Malformed, Word
-from supervisor.wall import Wall
+from supervisor.wall import Entry, Wall
 from tests.supervisor.stage import (
     RUN,
     Clock,
@@ -63,7 +66,7 @@ async def test_one_verdict_settles_all_operations_of_a_run(tmp_path: Path) -> No
         assert (verdict.run_id, verdict.command_id, verdict.operation_id) == (RUN, None, None)
         reconciled = await events_of(journal, "operation.reconciled")
         assert [event.seq for event, _ in reconciled] == [verdict.seq + n for n in (1, 2, 3)]
-        assert {data["actor"] for _, data in reconciled} == {"supervisor:scripted"}
+        assert {str(data["actor"]) for _, data in reconciled} == {"supervisor:scripted"}
         for event in (verdict, *(event for event, _ in reconciled)):
             assert b'"best_effort":true' in (event.body or b"")
         settled = await journal.read(operation(2))
@@ -94,7 +97,7 @@ async def test_a_thousand_operations_of_one_run_cost_at_most_twenty_calls(tmp_pa
     """The bound of the wall at its default, with long arguments and errors: the measure that is promised."""
     model = ScriptedModel(all_of_them(Effect.UNKNOWN))
     async with journal_at(tmp_path) as journal:
-        arguments = {"title": "a title " * 100, "body": "b" * 2_000}
+        arguments: JsonObject = {"title": "a title " * 100, "body": "b" * 2_000}
         for first in range(0, 1_000, 50):
             await journal.transact(partial(_lose_some, first, arguments))
         async with running(supervising(journal, model)):
@@ -107,9 +110,9 @@ async def test_a_thousand_operations_of_one_run_cost_at_most_twenty_calls(tmp_pa
         assert await journal.read(lambda view: view.triage(RUN)) is None
 
 
-def _lose_some(first: int, arguments: dict[str, object], tx: object) -> None:
+def _lose_some(first: int, arguments: JsonObject, tx: Transaction) -> None:
     for n in range(first, first + 50):
-        lost(n, arguments=arguments, message="the provider said: " + "e" * 1_500)(tx)  # type: ignore[arg-type]  # pyright: ignore
+        lost(n, arguments=arguments, message="the provider said: " + "e" * 1_500)(tx)
 
 
 @pytest.mark.parametrize("where", ["open", "awaiting a probe", "young"])
@@ -131,9 +134,9 @@ async def test_a_run_that_is_not_at_rest_is_left_alone(tmp_path: Path, where: st
         age = 3_600.0 if where == "young" else 0.0
         watched = supervising(journal, model, min_age_s=age, outside=outside_of(awaits=awaits))
         async with running(watched):
-            for _ in range(3):
+            for n in range(3):
                 looked = anyio.Event()
-                await journal.transact(triage_command(100 + _))
+                await journal.transact(triage_command(100 + n))
                 await looked.wait()
             assert model.walls == []
             awaiting[0] = False
@@ -145,12 +148,10 @@ async def test_a_run_that_is_not_at_rest_is_left_alone(tmp_path: Path, where: st
         assert len(model.walls) == 1
 
 
-def decided_end(tx: object) -> None:
+def decided_end(tx: Transaction) -> None:
     """The end of operation 2."""
-    from store.events import Draft, OperationSucceeded  # noqa: PLC0415
-
     data = OperationSucceeded(result={}, receipt=None, attempts=1, duration_ms=1)
-    tx.append(Draft(data=data, operation_id=operation_id(2)))  # type: ignore[attr-defined]  # pyright: ignore
+    tx.append(Draft(data=data, operation_id=operation_id(2)))
 
 
 async def test_what_waits_for_a_probe_stays_out_of_the_wall_of_the_others(tmp_path: Path) -> None:
@@ -277,8 +278,6 @@ async def test_an_operator_who_decides_while_the_model_thinks_wins(tmp_path: Pat
 
 async def test_an_attempt_that_began_meanwhile_is_not_judged_by_the_old_wall(tmp_path: Path) -> None:
     """The model has seen one attempt; the second, whose end is lost too, comes on a wall of its own."""
-    from store.events import Draft, OperationUnknown  # noqa: PLC0415
-
     async with journal_at(tmp_path) as journal:
         await journal.transact(lost(1))
         supervisor = supervising(journal, RulesModel())
@@ -307,7 +306,7 @@ async def test_two_supervisors_on_one_journal_settle_each_operation_once(tmp_pat
         named = [
             name
             for _, said in await events_of(journal, "supervisor.verdict")
-            for name in said["operation_ids"]  # type: ignore[union-attr]  # pyright: ignore
+            for name in cast("list[str]", said["operation_ids"])
         ]
         assert sorted(str(name) for name in named) == [operation_id(n) for n in range(40)]
 
@@ -316,7 +315,11 @@ async def test_without_the_condition_an_operation_would_be_settled_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control: the look inside the transaction is what makes one of them lose."""
-    monkeypatch.setattr("supervisor.recording._is_as_shown", lambda tx, entry: True)
+
+    def always(tx: Transaction, entry: Entry) -> bool:
+        return True
+
+    monkeypatch.setattr("supervisor.recording._is_as_shown", always)
     async with journal_at(tmp_path) as journal:
         await journal.transact(lost(1))
         wall = await supervising(journal, RulesModel()).wall(RUN)
@@ -351,8 +354,6 @@ async def test_a_peer_that_asks_for_time_gets_it(tmp_path: Path) -> None:
 
 
 def _put_off(view: View, seconds: float) -> bool:
-    from store.records import moment  # noqa: PLC0415
-
     triage = view.triage(RUN)
     return triage is not None and moment(triage.not_before) - view.now > timedelta(seconds=seconds)
 

@@ -1,5 +1,6 @@
 """A model's answer: parsed strictly, whatever stands around it, and merged with care."""
 
+import contextlib
 import json
 from itertools import permutations
 
@@ -90,10 +91,8 @@ def test_what_is_no_answer_is_malformed(text: str) -> None:
 @given(st.text())
 def test_no_text_breaks_the_parser(text: str) -> None:
     """It is an answer, or `Malformed`."""
-    try:
+    with contextlib.suppress(Malformed):
         parse(text)
-    except Malformed as malformed:
-        assert malformed.problem
 
 
 MEMBERS = st.recursive(

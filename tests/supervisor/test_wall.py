@@ -1,4 +1,4 @@
-"""The wall: exactly what a model is shown, bounded, the same for the same journal, and data from end to end."""
+"""The wall: exactly what a model is shown, bounded, deterministic, and data from end to end."""
 
 import hashlib
 import json
@@ -133,7 +133,7 @@ async def test_a_wall_is_never_larger_than_its_bound(tmp_path: Path, bytes_max: 
     async with journal_at(tmp_path) as journal:
         for n in range(90):
             text = chr(0x4E00 + n) * 3_000
-            await journal.transact(lost(n, arguments={"text": text, "more": [text] * 5}, message=text))
+            await journal.transact(lost(n, arguments={"text": text, "more": [text, text]}, message=text))
         wall = await wall_of(journal, bytes_max)
         assert wall.size <= bytes_max
         shown = len(wall.entries)
@@ -153,7 +153,8 @@ async def test_one_operation_alone_may_tell_more_than_one_of_many(tmp_path: Path
         for n in range(2, 80):
             await journal.transact(lost(n, arguments={"text": text}))
         crowded = len(dumps((await wall_of(journal)).entries[0].shown))
-        assert crowded < 1_000 < 4_000 < alone
+        assert crowded < 1_000
+        assert alone > 4_000
 
 
 async def test_no_operation_is_so_large_that_it_never_comes(tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ async def test_what_is_withheld_is_in_no_wall(tmp_path: Path) -> None:
 
     class Hiding(Open):
         def cleared(self, value: JsonValue) -> JsonValue:
-            return json.loads(json.dumps(value).replace("canary", "[redacted]"))
+            return cast("JsonValue", json.loads(json.dumps(value).replace("canary", "[redacted]")))
 
     def hide(record: OperationRecord, data: StoredData | None) -> Open:
         return Hiding({"token": "[redacted]"})
