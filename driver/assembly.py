@@ -5,6 +5,7 @@ only where there is one of it: the MCP SDK alone costs most of a second and of t
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from driver.config.models import Config, ControlTable
@@ -24,6 +25,7 @@ from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.http.settings import Endpoint, HttpSettings
 from driver.providers.mcp.settings import HttpServer, McpSettings, StdioServer
 from driver.providers.protocol import LateResults, Provider
+from store.retention import RetentionSettings
 from store.settings import JournalSettings
 
 
@@ -36,6 +38,16 @@ def journal_settings(config: Config) -> JournalSettings:
         reserve_bytes=config.journal.reserve_bytes,
         allow_network_fs=config.journal.allow_network_fs,
         frame_bytes_max=(config.control.max_frame_bytes if config.control else FRAME_BYTES_MAX),
+    )
+
+
+def retention(config: Config) -> RetentionSettings:
+    """Return how long what is kept in the journal."""
+    journal = config.journal
+    return RetentionSettings(
+        retention=timedelta(days=journal.retention_days),
+        retention_unknown=timedelta(days=journal.retention_unknown_days),
+        tombstones=timedelta(days=journal.tombstone_days),
     )
 
 

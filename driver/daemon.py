@@ -37,6 +37,7 @@ from driver.engine.engine import Engine
 from driver.engine.machine import machine
 from driver.engine.posture import Posture
 from driver.engine.recovery import Recovered
+from driver.engine.pruning import prune
 from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
 from driver.faults import Boundary, Drill
@@ -51,10 +52,11 @@ from driver.providers.protocol import Provider
 from store.errors import FolderUnusable, JournalFailed, NoRoomForGeneration
 from store.events import DriverStarted, DriverStopping
 from store.journal import Journal, open_journal
-from store.records import BootId, JsonObject, OperationId, RunId, timestamp
+from store.records import BootId, JsonObject, OperationId, OperationRecord, RunId, timestamp
 from store.transaction import Transaction
 
 EXIT_STOPPED: Final = 0
+from store.view import View
 EXIT_REFUSED: Final = 2
 EXIT_JOURNAL_FAILED: Final = 70
 """EX_SOFTWARE of sysexits.h: a service manager restarts it."""
@@ -200,6 +202,7 @@ class Daemon:
             unknown=recovered.unknown,
             control=self._link is not None,
         )
+        tasks.start_soon(prune, self.journal, assembly.retention(self._config))
         notify.notify(f"READY=1\nSTATUS={self._in_words()}")
         watched_s = watchdog.interval_s(os.environ, os.getpid())
         if watched_s is not None:

@@ -1,9 +1,9 @@
-"""What an event that is too long for a frame loses, in which order, until it fits.
+"""What an event loses: one that is too long for a frame, until it fits; and one whose content is erased.
 
-Part of `store`, pure: imports its events, their wire form and records. What can be read elsewhere goes first:
-a result is kept whole beside its event, arguments stand in their command's own data. What stands nowhere
-else, a receipt and what people read, goes last. Identities, outcomes and digests are never cut: an event that
-is too long even so is recorded as it is, and the link parks it as a dead letter.
+Part of `store`, pure: imports its events, their wire form and records. Of one that is too long, what can be
+read elsewhere goes first: a result is kept whole beside its event, arguments stand in their command's own
+data. What stands nowhere else, a receipt and what people read, goes last. Identities, outcomes and digests
+are never cut: an event that is too long even so is recorded as it is, and the link parks it as a dead letter.
 """
 
 import json
@@ -11,8 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from store.events import CommandFailed, CommandRefused, EventData
-from store.records import Digest, JsonValue
+from store.events import (
+    ApprovalDecided,
+    CommandFailed,
+    CommandRefused,
+    EventData,
+    OperationAnnotated,
+    OperationDiverged,
+    OperationProbed,
+    OperationReconciled,
+    SupervisorVerdict,
+)
+from store.records import Digest, JsonObject, JsonValue
 from store.wire import MEMBERS
 
 ORDER: Final = ("result", "arguments", "receipt", "message", "error")
@@ -74,6 +84,21 @@ def _whole(data: EventData) -> bytes | None:
         return None
     whole = json.dumps(result, separators=(",", ":"), allow_nan=False).encode("ascii")
     return whole if len(whole) <= RESULT_BYTES_MAX else None
+
+
+def stripped(data: EventData) -> EventData:
+    """Return the event without arguments, results, receipts, notes and messages: what erasing leaves of it.
+
+    Identities, outcomes, effects, times and digests stay, and so does everything that a projection is made
+    of.
+    """
+    for name in ORDER:
+        data = without(data, name)
+    error: JsonObject | None = getattr(data, "error", None)
+    changed = dict(_EMPTY.get(data.KIND, {}))
+    if error:
+        changed["error"] = {"code": error.get("code"), "message": ""}
+    return replace(data, **_members(**changed)) if changed else data
 
 
 def _members(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - the members of whichever kind of event it is

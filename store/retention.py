@@ -71,6 +71,16 @@ class Step:
     finished: bool = False
     """Whether the pass is over."""
 
+    def then(self, other: "Step") -> "Step":
+        """Return what this step and the one after it did together."""
+        return Step(
+            commands=self.commands + other.commands,
+            events=self.events + other.events,
+            tombstones=self.tombstones + other.tombstones,
+            pages=self.pages + other.pages,
+            finished=other.finished,
+        )
+
 
 class _Tally:
     """Counts what a step does, and says when it is long enough."""

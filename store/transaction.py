@@ -11,8 +11,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from store import chain, consequences
-from store.cuts import cut
+from store import chain, consequences, erasure
+from store.cuts import cut, stripped
+from store.erasure import RunErasure
 from store.errors import ImpossibleEvent
 from store.events import (
     CommandAccepted,
@@ -177,6 +178,18 @@ class Transaction(View):
             ledger = self._write()
             ledger.head = replace(ledger.head, plane_frame_bytes_max=value)
 
+    def erase_run(self, run_id: RunId) -> RunErasure:
+        """Erase arguments, results and notes of the run's settled and acknowledged operations.
+
+        Those of `ERASED_MAX` commands are gone from the file and its `-wal` when this unit is durable; of a
+        larger run, the rest goes with the commits that follow.
+        """
+        ledger = self._write()
+        row = ledger.execute("run", (run_id,)).fetchone()
+        if row is None:
+            return RunErasure(erased=0, unsettled=0, unacknowledged=0, kept=())
+        return erasure.demand(ledger, row[0])
+
     def end_run(self, run_id: RunId, outcome: str | None) -> None:
         """Let the run take no more calls. The receipt of a `run.end` does the same by itself."""
         end_run(self._write(), run_id, outcome)
@@ -254,6 +267,9 @@ class Transaction(View):
         record = row.record
         address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
         redacting = replace(draft, redact=draft.redact or self._redacted_before(record.accepted_seq))
+        if erasure.is_erased(self.ledger, row.command):
+            # identity and effect are all that is kept of what comes later
+            data, redacting = stripped(data), replace(redacting, payload=None)
         sealed = self._seal(redacting, data, address, terminal=terminal)
         ledger = self._write(draft)
         if draft.redact:

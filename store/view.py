@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from store.delegation import Delegation, delegation
+from store.erasure import is_erased
 from store.head import Ledger
 from store.lifecycle import Effect, Judgement, Source, Standing, State, guards
 from store.plans import plan
@@ -376,6 +377,11 @@ class View:
         """Return one event; None where it does not exist or was pruned."""
         row = self.ledger.execute("event", (seq,)).fetchone()
         return None if row is None else _event(row)
+
+    def is_erased(self, operation_id: OperationId) -> bool:
+        """Whether the operation's content was erased: what comes later leaves no content either."""
+        row = find_operation(self.ledger, operation_id)
+        return row is not None and is_erased(self.ledger, row.command)
 
     def remains(self, seq: int) -> bytes | None:
         """Return what is left of an event that was erased: its frame, without what had to go."""

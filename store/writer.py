@@ -155,7 +155,7 @@ class Writer:
             during = "a statement"
             done = self._run_units(units)
             erased = erase(self.ledger)
-            if done.wrote or erased:
+            if done.wrote or erased.anything:
                 write_head(self.ledger.connection, self.ledger.head)
                 self._boundary("journal.before_commit")
             if not self.ledger.connection.in_transaction:
@@ -167,13 +167,15 @@ class Writer:
             self.ledger.connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._failed(error, during) from error
-        self.holds_erased |= erased
-        if done.wrote or erased:
+        self.holds_erased |= erased.anything
+        if done.wrote or erased.anything:
             self._after_commit()
+        if erased.demanded and not owing.due:
+            self._empty_wal()  # whoever waits for this commit is told that it is gone
         return Committed(
             outcomes=done.outcomes,
             events=done.events,
-            wrote=done.wrote or erased,
+            wrote=done.wrote or erased.anything,
             at=done.at,
             head=self.ledger.head,
             debt=owing,

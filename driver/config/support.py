@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
 from driver.config.errors import Problem, TablePath
-from driver.config.models import Config, ControlTable, DriverTable, JournalTable, SupervisorTable
+from driver.config.models import Config, ControlTable, DriverTable, SupervisorTable
 from driver.config.providers import CommandToolTable
 from driver.config.table import Table, tables
 
@@ -46,13 +46,7 @@ class Idle(Generic[T]):
     why: str
 
 
-_KEPT: Final = "this version prunes nothing"
-IDLE: Final = (
-    Idle(Config, "supervisor", "this version has no supervisor: nobody triages"),
-    Idle(JournalTable, "retention_days", _KEPT),
-    Idle(JournalTable, "retention_unknown_days", _KEPT),
-    Idle(JournalTable, "tombstone_days", f"{_KEPT}; the plane is told the value"),
-)
+IDLE: Final = (Idle(Config, "supervisor", "this version has no supervisor: nobody triages"),)
 
 
 def without_effect(config: Config) -> Iterator[Problem]:

@@ -70,5 +70,40 @@ WHERE d.seq > ? ORDER BY d.seq LIMIT ?;
 -- name: links_after
 SELECT seq, digest, chain, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?;
 
+-- name: event_to_erase
+SELECT kind, body FROM events WHERE seq = ?;
+
+-- name: erase_event
+UPDATE events SET body = NULL WHERE seq = ?;
+
+-- name: insert_remains
+INSERT INTO remains (seq, body, digest) VALUES (?, ?, ?);
+
+-- name: erasure
+SELECT done FROM erasures WHERE command = ?;
+
+-- name: next_erasure
+SELECT 1 FROM erasures WHERE done = 0 AND command > 0 LIMIT 1;
+
+-- name: erasures_due
+SELECT c.id, c.operation_id, c.accepted_seq, c.receipt_seq
+FROM erasures AS x CROSS JOIN commands AS c ON c.id = x.command WHERE x.done = 0 AND x.command > 0
+ORDER BY x.command LIMIT ?;
+
+-- name: demand_erasure
+INSERT INTO erasures (command, done) VALUES (?, 0) ON CONFLICT (command) DO NOTHING;
+
+-- name: erasure_done
+INSERT INTO erasures (command, done) VALUES (?, 1) ON CONFLICT (command) DO UPDATE SET done = 1;
+
+-- name: commands_to_erase
+SELECT c.id, c.kind, c.operation_id, c.receipt_seq
+FROM commands AS c
+WHERE
+  c.run = ? AND c.accepted_seq IS NOT NULL AND NOT EXISTS (SELECT 1 FROM erasures AS x WHERE x.command = c.id);
+
+-- name: erase_operation
+UPDATE operations SET receipt = NULL, metadata = CASE WHEN metadata IS NOT NULL THEN '{}' END WHERE id = ?;
+
 -- name: remains
 SELECT body FROM remains WHERE seq = ?;

@@ -59,16 +59,10 @@ async def acknowledge(journal: Journal) -> None:
 async def prune(journal: Journal, settings: RetentionSettings = SETTINGS) -> Step:
     """One whole pass. Returns what its steps did in all."""
     retention = Retention(settings)
-    steps = [await journal.transact(retention.step)]
-    while not steps[-1].finished:
-        steps.append(await journal.transact(retention.step))
-    return Step(
-        commands=sum(step.commands for step in steps),
-        events=sum(step.events for step in steps),
-        tombstones=sum(step.tombstones for step in steps),
-        pages=sum(step.pages for step in steps),
-        finished=True,
-    )
+    done = Step()
+    while not done.finished:
+        done = done.then(await journal.transact(retention.step))
+    return done
 
 
 async def aged(journal: Journal, clock: Clock, days: float = 31) -> Step:

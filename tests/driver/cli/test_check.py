@@ -99,10 +99,7 @@ def test_what_has_no_effect_is_a_warning(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "warning  [supervisor]: without effect: this version has no supervisor" in result.stdout
     warned = json.loads(check(tmp_path, text, "--json").stdout)["warnings"]
-    assert [(item["table"], item["key"]) for item in warned] == [
-        ("supervisor", None),
-        ("journal", "retention_days"),
-    ]
+    assert [(item["table"], item["key"]) for item in warned] == [("supervisor", None)]
 
 
 def test_what_is_there_is_no_warning(tmp_path: Path) -> None:
