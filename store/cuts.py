@@ -33,6 +33,15 @@ FLAGS: Final[Mapping[str, str]] = {
     "receipt": "receipt_missing",
 }
 """The members that say so, where an event has them."""
+_EMPTY: Final[Mapping[str, Mapping[str, object]]] = {
+    ApprovalDecided.KIND: {"reason": None},
+    OperationReconciled.KIND: {"note": "", "evidence": ()},
+    OperationProbed.KIND: {"detail": None},
+    OperationDiverged.KIND: {"detail": ""},
+    OperationAnnotated.KIND: {"metadata": {}},
+    SupervisorVerdict.KIND: {"summary": "", "causes": (), "remedies": (), "lesson": ""},
+}
+"""What else is erased, by kind: members that are never cut, because people wrote them to be read."""
 RESULT_BYTES_MAX: Final = 33_554_432
 """A result that its event is too small for is kept whole up to this: four times what providers may answer by
 default, because what is not ASCII is escaped here. A longer one is cut, and kept nowhere."""
@@ -77,15 +86,6 @@ def without(data: EventData, name: str) -> EventData:
     return replace(data, **changed)
 
 
-def _whole(data: EventData) -> bytes | None:
-    """Return the bytes of the result that an event of this kind can name, if they are worth keeping."""
-    result: JsonValue = getattr(data, "result", None)
-    if result is None or "payload_digest" not in MEMBERS[data.KIND]:
-        return None
-    whole = json.dumps(result, separators=(",", ":"), allow_nan=False).encode("ascii")
-    return whole if len(whole) <= RESULT_BYTES_MAX else None
-
-
 def stripped(data: EventData) -> EventData:
     """Return the event without arguments, results, receipts, notes and messages: what erasing leaves of it.
 
@@ -99,6 +99,15 @@ def stripped(data: EventData) -> EventData:
     if error:
         changed["error"] = {"code": error.get("code"), "message": ""}
     return replace(data, **_members(**changed)) if changed else data
+
+
+def _whole(data: EventData) -> bytes | None:
+    """Return the bytes of the result that an event of this kind can name, if they are worth keeping."""
+    result: JsonValue = getattr(data, "result", None)
+    if result is None or "payload_digest" not in MEMBERS[data.KIND]:
+        return None
+    whole = json.dumps(result, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return whole if len(whole) <= RESULT_BYTES_MAX else None
 
 
 def _members(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - the members of whichever kind of event it is
