@@ -11,6 +11,7 @@ while the daemon ran, and the restart reads what is true; 71 no room to copy a j
 """
 
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
@@ -36,8 +37,8 @@ from driver.engine.dispatcher import CANCEL_DRAIN_S
 from driver.engine.engine import Engine
 from driver.engine.machine import machine
 from driver.engine.posture import Posture
-from driver.engine.recovery import Recovered
 from driver.engine.pruning import prune
+from driver.engine.recovery import Recovered
 from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
 from driver.faults import Boundary, Drill
@@ -47,6 +48,7 @@ from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
 from driver.metrics.exposition import Metrics, Moment
+from driver.providers.command.shim import kernel
 from driver.providers.command.spool import Spool
 from driver.providers.protocol import Provider
 from store.errors import FolderUnusable, JournalFailed, NoRoomForGeneration
@@ -54,9 +56,9 @@ from store.events import DriverStarted, DriverStopping
 from store.journal import Journal, open_journal
 from store.records import BootId, JsonObject, OperationId, OperationRecord, RunId, timestamp
 from store.transaction import Transaction
+from store.view import View
 
 EXIT_STOPPED: Final = 0
-from store.view import View
 EXIT_REFUSED: Final = 2
 EXIT_JOURNAL_FAILED: Final = 70
 """EX_SOFTWARE of sysexits.h: a service manager restarts it."""
@@ -82,7 +84,7 @@ def main(config: Config) -> int:
     `store.errors.OpenRefused` that says why, and nothing was changed then; and
     `driver.local.errors.SocketError` where the local sockets cannot be made.
     """
-    os.umask(UMASK)
+    _harden()
     log_setup.configure(config.log.level, config.log.format)
     for idle in without_effect(config):
         log.warning("configuration_without_effect", key=str(idle))
@@ -99,6 +101,13 @@ def main(config: Config) -> int:
         log.critical("journal_failed", error=str(error))
         code = EXIT_JOURNAL_FAILED
     return code
+
+
+def _harden() -> None:
+    """Let nothing of this process be read by others: its files, its memory, what a crash would leave."""
+    os.umask(UMASK)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    kernel.hide()
 
 
 def _run(config: Config, drill: Drill) -> None:
@@ -193,6 +202,7 @@ class Daemon:
         self._posture.ready = True
         if self._link is not None:
             tasks.start_soon(self._link.run)
+        tasks.start_soon(prune, self.journal, assembly.retention(self._config))
         log.info(
             "ready",
             driver_id=self._identity.driver_id,
@@ -202,7 +212,6 @@ class Daemon:
             unknown=recovered.unknown,
             control=self._link is not None,
         )
-        tasks.start_soon(prune, self.journal, assembly.retention(self._config))
         notify.notify(f"READY=1\nSTATUS={self._in_words()}")
         watched_s = watchdog.interval_s(os.environ, os.getpid())
         if watched_s is not None:
@@ -249,6 +258,10 @@ class Daemon:
         """Return the paths that today's contract of a tool withholds, for the local API."""
         redact = self._terms.lookup(tool).redact
         return () if redact is None else redact.paths
+
+    def allowed(self, view: View, record: OperationRecord) -> tuple[str, ...]:
+        """Return what may be done now about an operation, for the local API."""
+        return self._engine.remedies.allowed(view, record)
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given on this machine."""

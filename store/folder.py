@@ -88,11 +88,15 @@ def entered(settings: JournalSettings) -> Generator[Folder]:
 
 def _make(path: Path) -> None:
     """Make the folder 0700. One that exists must be ours, and writable by nobody else; it becomes 0700."""
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-    for folder in made:
+    for folder in make_folder(path, PRIVATE):
         with suppress(PermissionError):  # a folder that we may enter and not read: it cannot be synced either
             sync_folder(folder.parent)
+    if (weak := weak_ancestor(path)) is not None:
+        raise FolderInsecure(
+            weak.path,
+            f"{weak.fault}: somebody else could put another folder in the place of {path}",
+            "Close it, or choose a state folder below folders that are root's or effectd's.",
+        )
     found = path.stat()
     if found.st_uid != os.geteuid():
         raise FolderInsecure(
@@ -108,6 +112,42 @@ def _make(path: Path) -> None:
         )
     if stat.S_IMODE(found.st_mode) & 0o777 != PRIVATE:
         path.chmod(PRIVATE)
+
+
+def make_folder(path: Path, mode: int) -> list[Path]:
+    """Make the folder, and those above it, and return those that were made; none where it exists.
+
+    Nobody else may write in what is above, whatever the umask is. Raises OSError.
+    """
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(made[1:]):
+        folder.mkdir(mode=0o755, exist_ok=True)
+    path.mkdir(mode=mode, exist_ok=True)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Weak:
+    """A folder on the way to ours through which others could replace it."""
+
+    path: Path
+    fault: str
+
+
+def weak_ancestor(path: Path) -> Weak | None:
+    """Return the first folder above `path`, as the links in it lead, that others control; None where none is.
+
+    It must belong to root or to us, and nobody else may rename what is in it: not everybody, and no group but
+    our own, unless it is sticky, as /tmp is. Raises OSError.
+    """
+    for folder in path.resolve().parents:
+        found = folder.stat()
+        if found.st_uid not in (0, os.geteuid()):
+            return Weak(folder, f"belongs to the user with id {found.st_uid}")
+        others = 0o002 if found.st_gid == os.getegid() else 0o022
+        if found.st_mode & others and not found.st_mode & stat.S_ISVTX:
+            return Weak(folder, f"can be written by others (mode {stat.S_IMODE(found.st_mode):04o})")
+    return None
 
 
 def _lock(path: Path) -> int:

@@ -1,7 +1,7 @@
 """The two listening Unix sockets, and the folder that they stand in.
 
-Part of `driver.local`; imports its own errors and a limit of `driver.config`. Everything here blocks,
-briefly: call it in a worker thread.
+Part of `driver.local`; imports its own errors, a limit of `driver.config` and a check of `store`. Everything
+here blocks, briefly: call it in a worker thread.
 
 The daemon holds the lock on its state folder before it comes here, so no second daemon of the same journal
 can be in between our look at the path and our bind. A daemon with another state folder and the same runtime
@@ -26,6 +26,7 @@ from driver.local.errors import (
     SocketPathTooLong,
     SocketUnavailable,
 )
+from store.folder import make_folder, weak_ancestor
 
 RUNTIME_DIR_MODE: Final = 0o750
 """The group may pass through to `inspect.sock`; only the owner may add or replace."""
@@ -73,12 +74,15 @@ def prepare_runtime_dir(path: Path) -> None:
     Raises `RuntimeDirUnsafe`, or `SocketUnavailable` where the operating system refuses.
     """
     with _refusals_of(path):
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
+        if path.exists():
             _check_runtime_dir(path)
         else:
+            make_folder(path, RUNTIME_DIR_MODE)
             path.chmod(RUNTIME_DIR_MODE)  # whatever the umask made of it
+        if (weak := weak_ancestor(path)) is not None:
+            raise RuntimeDirUnsafe(
+                path, f"is below {weak.path}, which {weak.fault}", "Close that, or choose another one"
+            )
 
 
 def _check_runtime_dir(path: Path) -> None:

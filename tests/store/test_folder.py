@@ -205,3 +205,44 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == b"two"
     assert mode(path) == 0o600
     assert [item.name for item in tmp_path.iterdir()] == ["CURRENT"]
+
+
+@pytest.mark.parametrize(("mode", "fault"), [(0o777, "can be written by others"), (0o757, "mode 0757")])
+def test_a_folder_above_that_others_can_write_is_refused(tmp_path: Path, mode: int, fault: str) -> None:
+    """Whoever can rename the state folder can put another one in its place."""
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(mode)
+    settings = JournalSettings(state_dir=above / "state", runtime_dir=tmp_path)
+    with pytest.raises(FolderInsecure, match=fault), folder.entered(settings):
+        raise AssertionError("entered")
+
+
+def test_a_folder_above_that_belongs_to_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner could replace what is in it."""
+    (tmp_path / "state").mkdir()
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    weak = folder.weak_ancestor(tmp_path / "state" / "deeper")
+    mine = tmp_path.stat().st_uid
+    assert (weak is None) == (mine == 0), "root's folders are everybody's way"
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o755, 0o700, 0o775])
+def test_ordinary_folders_above_are_fine(tmp_path: Path, mode: int) -> None:
+    """A sticky one is, and one that our own group may write."""
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(mode)
+    assert folder.weak_ancestor(above / "state") is None
+
+
+def test_links_above_are_followed_to_where_they_lead(tmp_path: Path) -> None:
+    """A link in a safe place to an unsafe one is as unsafe as that."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path / "open")
+    weak = folder.weak_ancestor(tmp_path / "link" / "state")
+    assert weak is not None
+    assert weak.path.name == "open"
