@@ -13,7 +13,7 @@ from driver.cli import doors, views
 from driver.cli.ops import operation_of
 from driver.cli.options import config_option
 from driver.cli.output import show
-from driver.cli.replies import DecisionReply
+from driver.cli.replies import CommandGiven
 
 reason_option = click.option("--reason", metavar="TEXT", help="Why; it is kept with the decision.")
 request_option = click.option(
@@ -57,6 +57,6 @@ def _decide(
         operation_id = operation_of(client, wanted)
         body = {"decision": decision, "reason": reason, "approval_id": request}
         text = client.post(f"/v1/operations/{quote(operation_id, safe='')}/approve", body)
-        reply = client.parse(DecisionReply, text)
+        reply = client.parse(CommandGiven, text)
     word = "Approved" if decision == "grant" else "Denied"
     show([views.line((word, "bold green"), f": {reply.operation_id} (recorded as {reply.command_id}).")])

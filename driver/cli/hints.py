@@ -21,9 +21,22 @@ class Hint:
     advice: str
 
 
+def _may(action: str) -> Callable[[Operation], bool]:
+    """Whether the daemon said that it would take the command now. A list does not say, and advises little."""
+    return lambda operation: action in (operation.allowed or ())
+
+
+def _unsettled(operation: Operation) -> bool:
+    return not operation.settled and operation.state not in OPEN
+
+
+def _settle(operation: Operation) -> bool:
+    return _unsettled(operation) if operation.allowed is None else "reconcile" in operation.allowed
+
+
 HINTS: Final = (
     Hint(
-        applies=lambda operation: not operation.settled and operation.state not in OPEN,
+        applies=_unsettled,
         command=None,
         advice="Look in the provider whether it happened: the call carried the key {operation_id}.",
     ),
@@ -33,12 +46,22 @@ HINTS: Final = (
         advice="An answer that still arrives is recorded, and settles it by itself.",
     ),
     Hint(
-        applies=lambda operation: not operation.settled and operation.state not in OPEN,
+        applies=_unsettled,
         command=None,
         advice=(
             "Nothing runs it again by itself: the same command, redelivered, gets this receipt, and an equal "
             "call of the same run is refused (unless it says `repeat`)."
         ),
+    ),
+    Hint(
+        applies=_settle,
+        command="effectd reconcile {operation_id} --effect none|occurred|unknown --note TEXT",
+        advice="record what you found; it executes nothing",
+    ),
+    Hint(
+        applies=_may("override"),
+        command="effectd reconcile {operation_id} --effect none|occurred|unknown --note TEXT --override",
+        advice="stand against the operator's verdict, and say why",
     ),
     Hint(
         applies=lambda operation: operation.state is State.AWAITING_APPROVAL,

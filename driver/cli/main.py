@@ -28,6 +28,8 @@ COMMANDS: Final = {
     "runs": ("driver.cli.ops:runs", "Runs, and how much of each is unsettled."),
     "approve": ("driver.cli.decisions:approve", "Let an operation run that waits for approval."),
     "deny": ("driver.cli.decisions:deny", "End an operation that waits for approval."),
+    "reconcile": ("driver.cli.verdicts:reconcile", "Settle what happened, once you have looked."),
+    "annotate": ("driver.cli.verdicts:annotate", "Write down what an operation is to you."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
     "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),
     "metrics": ("driver.cli.metrics:metrics", "The daemon's metrics, as OpenMetrics."),

@@ -100,6 +100,8 @@ class Operation(Reply):
     started_at: datetime | None
     ended_at: datetime | None
     deadline_at: datetime | None
+    allowed: tuple[str, ...] | None = None
+    """The commands about it that would be taken now; lists do not say."""
 
 
 class Command(Reply):
@@ -166,8 +168,72 @@ class Approval(Reply):
     decided_at: datetime | None
 
 
-class DecisionReply(Reply):
-    """`POST /v1/operations/{id}/approve`."""
+class LateResult(Reply):
+    """A provider's answer that came after the operation had ended."""
+
+    seq: int
+    at: datetime
+    attempt: int
+    effect: Effect
+    error: JsonValue = None
+    receipt: JsonValue = None
+
+
+class Look(Reply):
+    """What a probe found."""
+
+    seq: int
+    at: datetime
+    verdict: str
+    matches: int | None
+    detail: str | None
+
+
+class Verdict(Reply):
+    """What an operator, a probe, a supervisor or the daemon concluded."""
+
+    seq: int
+    at: datetime
+    effect: Effect
+    actor: str
+    label: str | None
+    note: str | None
+    evidence: tuple[str, ...] | None
+
+
+class Divergence(Reply):
+    """Two events of the highest rank that contradict each other."""
+
+    seq: int
+    at: datetime
+    evidence: tuple[int, ...]
+    detail: str
+
+
+class Annotation(Reply):
+    """What the host said of the operation."""
+
+    seq: int
+    at: datetime
+    metadata: dict[str, str]
+
+
+class Compensation(Reply):
+    """The operation that undid this one."""
+
+    operation_id: str
+    effect: Effect
+    seq: int
+
+
+class VerdictReply(Operation):
+    """`POST /v1/operations/{id}/reconcile`."""
+
+    seq: int
+
+
+class CommandGiven(Reply):
+    """What was accepted: the command's id, and the operation that it is about."""
 
     command_id: str
     operation_id: str
@@ -186,7 +252,16 @@ class Story(Operation):
     evidence: tuple[Evidence, ...]
     events: tuple[int, ...]
     approvals: tuple[Approval, ...] = ()
+    late_results: tuple[LateResult, ...] = ()
+    probes: tuple[Look, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    divergences: tuple[Divergence, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    compensation: Compensation | None = None
     parent_operation_id: str | None = None
+    child_run_id: str | None = None
+    child_ops_total: int | None = None
+    child_ops_unresolved: int | None = None
 
 
 class Run(Reply):

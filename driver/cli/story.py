@@ -7,14 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import Final
 
 from pydantic import JsonValue
 from rich.console import RenderableType
 
 from driver.cli import words
-from driver.cli.replies import Approval, Attempt, Evidence, Story
+from driver.cli.replies import Approval, Attempt, Evidence, LateResult, Look, Story, Verdict
 from driver.cli.views import hint_lines, labelled, line, operation_lines, value_text
 from store.lifecycle import ENDED, Effect
+
+_FOUND: Final = {
+    Effect.NONE: "it did not happen",
+    Effect.OCCURRED: "it happened",
+    Effect.UNKNOWN: "nobody can know",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +36,16 @@ class Moment:
 def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[RenderableType]:
     """Yield the operation, what happened to it in order, its arguments and answer, and what to do next."""
     yield from operation_lines(told, now)
+    if (sure := words.certainty(told)) is not None:
+        yield labelled("sure", sure)
+    for divergence in told.divergences:
+        yield labelled("DIVERGED", (f"{divergence.detail}: somebody should look", "bold red"))
     if told.parent_operation_id is not None:
         yield labelled("part of", told.parent_operation_id)
+    if told.child_run_id is not None:
+        yield labelled("child run", _children(told))
+    if told.compensation is not None:
+        yield labelled("undone by", f"{told.compensation.operation_id} ({told.compensation.effect})")
     yield line()
     for day, moments in groupby(timeline(told), key=_day):
         yield line((f"{day} (UTC)", "bold"))
@@ -61,10 +76,51 @@ def _moments(told: Story) -> Iterator[Moment]:
         yield Moment(at=request.requested_at, rank=1, text=_asked(request))
         if request.decided_at is not None:
             yield Moment(at=request.decided_at, rank=1, text=_decided(request))
-    for item in told.evidence:
-        yield Moment(at=item.at, rank=4, text=_learned(item))
+    yield from _learned_later(told)
     if told.ended_at is not None and told.state in ENDED:
         yield Moment(at=told.ended_at, rank=5, text=_outcome(told))
+
+
+def _learned_later(told: Story) -> Iterator[Moment]:
+    """What was learned, asked and written down; what rests on an event of its own is told by that."""
+    own = {item.seq for item in (*told.verdicts, *told.late_results)}
+    for item in told.evidence:
+        if item.seq not in own:
+            yield Moment(at=item.at, rank=4, text=_learned(item))
+    for late in told.late_results:
+        yield Moment(at=late.at, rank=4, text=_late(late))
+    for look in told.probes:
+        yield Moment(at=look.at, rank=4, text=_looked(look))
+    for verdict in told.verdicts:
+        yield Moment(at=verdict.at, rank=5, text=_judged(verdict))
+    for divergence in told.divergences:
+        yield Moment(at=divergence.at, rank=6, text=f"DIVERGED: {divergence.detail} (event {divergence.seq})")
+    for annotation in told.annotations:
+        text = f"annotated: {value_text(dict[str, JsonValue](annotation.metadata))} (event {annotation.seq})"
+        yield Moment(at=annotation.at, rank=4, text=text)
+
+
+def _late(late: LateResult) -> str:
+    error = "" if late.error is None else f", with the error {value_text(late.error)}"
+    return f"late answer to attempt {late.attempt}: {_FOUND[late.effect]}{error} (event {late.seq})"
+
+
+def _looked(look: Look) -> str:
+    matches = "" if look.matches is None else f", {look.matches} found"
+    detail = "" if look.detail is None else f": {look.detail}"
+    return f"probe: {look.verdict}{matches}{detail} (event {look.seq})"
+
+
+def _judged(verdict: Verdict) -> str:
+    label = "" if verdict.label is None else f" ({verdict.label})"
+    note = f": {verdict.note}" if verdict.note else ""
+    shown = f" [{', '.join(verdict.evidence)}]" if verdict.evidence else ""
+    return f"verdict of {verdict.actor}{label}: {_FOUND[verdict.effect]}{note}{shown} (event {verdict.seq})"
+
+
+def _children(told: Story) -> str:
+    count = f"{told.child_ops_total} operations, {told.child_ops_unresolved} of them unresolved"
+    return f"{told.child_run_id}: {count}"
 
 
 def _accepted(told: Story) -> str:
@@ -104,14 +160,9 @@ def _ended(attempt: Attempt) -> str:
 
 
 def _learned(item: Evidence) -> str:
-    effect = {
-        Effect.NONE: "it did not happen",
-        Effect.OCCURRED: "it happened",
-        Effect.UNKNOWN: "nobody can know",
-    }
     who = f" {item.actor}" if item.actor is not None else ""
     return (
-        f"evidence for attempt {item.attempt}: {effect[item.effect]}, "
+        f"evidence for attempt {item.attempt}: {_FOUND[item.effect]}, "
         f"says {words.source(item.source)}{who} (event {item.seq})"
     )
 

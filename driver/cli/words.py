@@ -99,6 +99,27 @@ def effect(operation: Operation) -> str:
     return f"{_EFFECTS[operation.effect]}, says {by}"
 
 
+def certainty(operation: Operation) -> str | None:
+    """Return how sure the effect is, and what could still change it; None before the operation has ended."""
+    if operation.state not in ENDED:
+        return None
+    if operation.effect_by is None:
+        return "not at all: no evidence says anything yet"
+    return _CERTAINTY.get(operation.effect_by, operation.effect_by)
+
+
+_CERTAINTY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Source.PROVIDER: "proof: the provider answered",
+        Source.DAEMON: "proof: the daemon's own records",
+        Source.SHIM: "proof: the record of the shim that outlived the daemon",
+        Source.OPERATOR: "a person's word: a late answer changes it, or another operator's override",
+        Source.PROBE: "a look at the provider: a late answer changes it, or an operator",
+        Source.SUPERVISOR: "a guess: it takes it off the list, and lets nothing run again",
+    }
+)
+"""What the word of each source is worth."""
+
 _EFFECTS: Final[Mapping[Effect, str]] = MappingProxyType(
     {
         Effect.NONE: "did not happen",

@@ -20,6 +20,7 @@ from driver.engine.probe_command import ProbeCommand
 from driver.engine.probe_loop import ProbeLoop
 from driver.engine.probing import Prober
 from driver.engine.recovery import Recovered, recover
+from driver.engine.remedies import Remedies
 from driver.engine.surroundings import Surroundings
 
 
@@ -32,6 +33,9 @@ class Engine:
         self.errands = Errands(around)
         prober = Prober(around)
         self.probes = ProbeLoop(around, prober)
+        self.remedies = Remedies(
+            {"probe": lambda view, record: prober.refusal(view, record.operation_id) is None}
+        )
         self._probe_command = ProbeCommand(around, prober)
         self.commands = Commands(self._families())
         self.intake = Intake(around, self.dispatcher, self.commands, self.errands)

@@ -48,6 +48,13 @@ def record_verdict(tx: Transaction, data: ReconcileData) -> CommandCompleted | C
             return CommandCompleted(result=_result(data, event.seq, recorded=True))
 
 
+def takes_verdict(record: OperationRecord, *, override: bool = False) -> bool:
+    """Whether a verdict that nobody has given yet would be recorded."""
+    new = Verdict(effect=record.effect, note="new", evidence=(), started_seq=record.started_seq)
+    facts = VerdictFacts(state=record.state, effect=record.effect, by=record.effect_by)
+    return isinstance(rule(new, facts, override=override), Record)
+
+
 def actor(name: str) -> str:
     """Return an operator's name as the journal has it: whatever else it boasts of, it is an operator's."""
     return name if name.startswith(OPERATOR) else f"{OPERATOR}{name}"

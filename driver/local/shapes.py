@@ -49,6 +49,8 @@ class Story:
     attempts: Sequence[AttemptRecord]
     evidence: Sequence[EvidenceRecord]
     delegation: Delegation | None
+    allowed: Sequence[str]
+    """The commands about it that would be taken now."""
     seqs: Sequence[int]
     """Of all its events."""
     telling: Sequence[StoredEvent]
@@ -160,6 +162,7 @@ def story(told: Story, withheld: Iterable[str]) -> bytes:
         "compensation": _compensation(datas),
         "parent_operation_id": told.operation.parent_operation_id,
         **_child(told.delegation),
+        "allowed": list(told.allowed),
     }
     head = json.dumps(members, separators=(",", ":"), allow_nan=False).encode("ascii")
     return head[:-1] + b',"result":' + (told.result or b"null") + b"}"

@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 
 from driver.core.answers import Submission
 from store.journal import Journal
-from store.records import BootId, JsonObject, RunId, Timestamp
+from store.records import BootId, JsonObject, OperationRecord, RunId, Timestamp
+from store.view import View
 
 DriverState = Literal["starting", "ready", "draining", "fenced"]
 
@@ -57,6 +58,13 @@ class Sources(Protocol):
 
     def withheld(self, tool: str) -> tuple[str, ...]:
         """Return the paths that today's contract of a tool withholds. Never blocks."""
+        ...
+
+    def allowed(self, view: View, record: OperationRecord) -> tuple[str, ...]:
+        """Return the names of the commands about an operation that would be taken now.
+
+        Called in the journal's thread, with a view of it.
+        """
         ...
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:

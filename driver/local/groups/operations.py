@@ -79,14 +79,14 @@ async def _look(
 async def _show(service: Service, request: Request) -> Response:
     parse_query(NoQuery, request)
     wanted = OperationId(request.path_params["operation_id"])
-    story = await service.read(lambda view: _story(view, wanted))
+    story = await service.read(lambda view: _story(service, view, wanted))
     if story is None:
         raise not_found(Code.OPERATION_NOT_FOUND, "operation", wanted)
     withheld = service.sources.withheld(story.operation.tool)
     return text_answer(await to_thread.run_sync(shapes.story, story, withheld))
 
 
-def _story(view: View, operation_id: OperationId) -> shapes.Story | None:
+def _story(service: Service, view: View, operation_id: OperationId) -> shapes.Story | None:
     """Read all that is known about one operation, as of one moment."""
     operation = view.operation(operation_id)
     if operation is None:
@@ -101,6 +101,7 @@ def _story(view: View, operation_id: OperationId) -> shapes.Story | None:
         attempts=view.attempts(operation_id),
         evidence=view.evidence(operation_id),
         delegation=view.delegation(operation_id),
+        allowed=service.sources.allowed(view, operation),
         seqs=seqs,
         telling=tuple(_telling(view, seqs)),
     )

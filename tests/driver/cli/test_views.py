@@ -8,7 +8,7 @@ from typing import get_args, get_type_hints
 import pytest
 from rich.console import Console, RenderableType
 
-from driver.cli.hints import HINTS
+from driver.cli.hints import HINTS, hints_for
 from driver.cli.main import COMMANDS
 from driver.cli.plain import plain
 from driver.cli.replies import (
@@ -25,11 +25,11 @@ from driver.cli.replies import (
 )
 from driver.cli.story import story_lines
 from driver.cli.views import event_line, operation_table, status_lines, unsettled_lines, value_text
-from driver.cli.words import REASONS, duration, size
+from driver.cli.words import REASONS, certainty, duration, size
 from driver.cli.words import effect as effect_words
 from driver.cli.words import state as state_words
 from store.events import OperationNotExecuted, OperationUnknown
-from store.lifecycle import Effect, State
+from store.lifecycle import Effect, Source, State
 
 NOW = datetime(2026, 11, 29, 14, 43, 20, tzinfo=UTC)
 ID = "op_5d" + "0" * 30
@@ -87,6 +87,8 @@ UNSETTLED = f"""\
               An answer that still arrives is recorded, and settles it by itself.
               Nothing runs it again by itself: the same command, redelivered, gets this receipt, \
 and an equal call of the same run is refused (unless it says `repeat`).
+              effectd reconcile {ID} --effect none|occurred|unknown --note TEXT --config x.toml  \
+record what you found; it executes nothing
               effectd show {ID} --config x.toml  \
 its whole story: deliveries, attempts, evidence, arguments, answer
 """
@@ -198,6 +200,7 @@ STORY = f"""\
   why         crash_window: the daemon died after the call may have left, and before an answer was recorded
   since       2026-11-29 10:40:19Z (4 h 3 min ago)
   run         run-1, command cmd-9 from the plane
+  sure        not at all: no evidence says anything yet
 
 2026-11-29 (UTC)
   10:40:18.900  delivered: answered accepted
@@ -267,6 +270,81 @@ def test_a_story_is_told_in_the_order_of_time() -> None:
     assert f"effectd show {ID}" in text
     erased = told.model_copy(update={"arguments": None})
     assert "\n  arguments   erased\n" in shown(story_lines(erased, NOW))
+
+
+def test_what_came_after_the_end_is_told_where_it_belongs() -> None:
+    """Looks, late answers, verdicts with who and why, contradictions, notes of the host, and children."""
+    at = "2026-11-29T10:50:00.00000"
+    told = Story.model_validate(
+        lost(effect="occurred", effect_by="provider", settled=True).model_dump()
+        | {
+            "args_digest": "d" * 64,
+            "arguments": {},
+            "result": None,
+            "deliveries": (),
+            "attempts": (),
+            "evidence": [
+                {"attempt": 1, "seq": seq, "at": f"{at}{seq - 20}Z", "effect": effect, "source": source}
+                | {"actor": actor}
+                for seq, effect, source, actor in (
+                    (22, "none", "operator", "operator:1000"),
+                    (23, "occurred", "provider", None),
+                )
+            ],
+            "events": (21, 22, 23, 24, 25),
+            "probes": [
+                {
+                    "seq": 21,
+                    "at": f"{at}1Z",
+                    "verdict": "undetermined",
+                    "matches": None,
+                    "detail": "no answer",
+                }
+            ],
+            "verdicts": [
+                {"seq": 22, "at": f"{at}2Z", "effect": "none", "actor": "operator:1000", "label": "ann"}
+                | {"note": "not there\x1b[2J", "evidence": ["ticket 7"]}
+            ],
+            "late_results": [{"seq": 23, "at": f"{at}3Z", "attempt": 1, "effect": "occurred"}],
+            "divergences": [{"seq": 24, "at": f"{at}4Z", "evidence": [9, 23], "detail": "9 and 23 differ"}],
+            "annotations": [{"seq": 25, "at": f"{at}5Z", "metadata": {"id": "42"}}],
+            "parent_operation_id": "op_parent",
+            "child_run_id": "child",
+            "child_ops_total": 3,
+            "child_ops_unresolved": 1,
+            "allowed": ["override", "annotate"],
+        }
+    )
+    text = shown(story_lines(told, NOW))
+    after = text.partition("2026-11-29 (UTC)\n")[2]
+    assert [line.split("  ")[2] for line in after.splitlines()[2:7]] == [
+        "probe: undetermined: no answer (event 21)",
+        r"verdict of operator:1000 (ann): it did not happen: not there\x1b[2J [ticket 7] (event 22)",
+        "late answer to attempt 1: it happened (event 23)",
+        "DIVERGED: 9 and 23 differ (event 24)",
+        'annotated: {"id": "42"} (event 25)',
+    ]
+    assert "\n  sure        proof: the provider answered\n" in text
+    assert "\n  DIVERGED    9 and 23 differ: somebody should look\n" in text
+    assert "\n  child run   child: 3 operations, 1 of them unresolved\n" in text
+    assert "--note TEXT --override" in text
+
+
+@pytest.mark.parametrize(
+    ("allowed", "advised"), [(["annotate"], False), (["reconcile", "annotate"], True), (None, True)]
+)
+def test_advice_is_what_the_daemon_would_take(allowed: list[str] | None, advised: bool) -> None:
+    """Where it said so; a list does not say, and advises what holds for everything unsettled."""
+    commands = [command for command, _ in hints_for(lost(allowed=allowed)) if command is not None]
+    assert any(command.startswith("effectd reconcile") for command in commands) is advised
+
+
+def test_the_word_of_each_source_says_what_it_is_worth() -> None:
+    """From proof to a guess; before the end there is nothing to be sure of."""
+    words_ = {source: certainty(lost(effect_by=source.value)) for source in Source}
+    assert None not in words_.values()
+    assert len(set(words_.values())) == len(Source)
+    assert certainty(lost(state="started")) is None
 
 
 def test_a_long_value_is_cut_and_says_so() -> None:

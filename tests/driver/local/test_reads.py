@@ -60,6 +60,7 @@ ALONE = [
     "child_run_id",
     "child_ops_total",
     "child_ops_unresolved",
+    "allowed",
 ]
 """docs/local-api.md: alone also."""
 STATUS = [

@@ -1,5 +1,6 @@
 """A person settles an operation on this machine: over the operator's socket, by uid, once."""
 
+import json
 import os
 import pwd
 from collections.abc import AsyncGenerator
@@ -15,6 +16,7 @@ from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from store.records import JsonObject, JsonValue, OperationId, RunId
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
+from tests.driver.local.test_decisions import effectd
 from tests.driver.local.test_reads import LISTED
 from tests.driver.local.world import World
 
@@ -248,3 +250,56 @@ async def test_a_parents_children_are_counted_as_of_now(tmp_path: Path) -> None:
         held.gate.set()
     children = [alone[name] for name in ("child_run_id", "child_ops_total", "child_ops_unresolved")]
     assert (alone["state"], children) == ("started", ["child", 1, 0])
+
+
+# ------------------------------------------------------------ the command line
+
+
+async def test_an_operator_settles_with_what_the_listing_says(tmp_path: Path) -> None:
+    """What to type stands there; afterwards the story tells who said what, and how sure that is."""
+    flags = f" --config {tmp_path / 'effectd.toml'}"
+    async with serving(tmp_path, ScriptedProvider(answer=LOST)) as (rig, _):
+        operation_id = await lost(rig)
+        listed = await effectd(tmp_path, "ops", "--unsettled")
+        advice = f"effectd reconcile {operation_id} --effect none|occurred|unknown --note TEXT{flags}"
+        assert advice in listed.stdout
+        assert advice in (await effectd(tmp_path, "show", "cmd-1")).stdout
+        words = ("--effect", "occurred", "--note", "saw it", "--evidence", "ticket 7", "--evidence", "log")
+        done = await effectd(tmp_path, "reconcile", "cmd-1", *words)
+        assert (done.exit_code, done.stdout.startswith("Settled: ")) == (0, True)
+        shown = await effectd(tmp_path, "show", operation_id)
+        assert "Nothing is unsettled" in (await effectd(tmp_path, "ops", "--unsettled")).stdout
+    assert f"verdict of {ME} ({MY_NAME}): it happened: saw it [ticket 7, log]" in shown.stdout
+    assert "a person's word" in shown.stdout
+    assert "--note TEXT --override" in shown.stdout
+    assert advice not in shown.stdout
+
+
+async def test_a_verdict_that_is_not_taken_says_what_to_do(tmp_path: Path) -> None:
+    """1 where it is refused, 2 where it is none; `--json` has the whole answer."""
+    async with serving(tmp_path, ScriptedProvider(answer=LOST)) as (rig, _):
+        operation_id = await lost(rig)
+        words = ("reconcile", operation_id, "--effect", "none")
+        done = await effectd(tmp_path, *words, "--note", "looked", "--json")
+        assert json.loads(done.stdout)["effect"] == "none"
+        refused = await effectd(tmp_path, *words, "--note", "looked again")
+        assert (refused.exit_code, "(already_settled)" in refused.stderr) == (1, True)
+        long = await effectd(tmp_path, *words, "--note", "x" * 2_001, "--override")
+        assert (long.exit_code, "(invalid_body)" in long.stderr) == (2, True)
+        changed = await effectd(tmp_path, *words, "--note", "looked again", "--override", "--label", "ann")
+        assert changed.exit_code == 0
+        missing = await effectd(tmp_path, "reconcile", f"op_{0:032x}", "--effect", "none", "--note", "x")
+        assert (missing.exit_code, "(operation_not_found)" in missing.stderr) == (1, True)
+
+
+async def test_a_host_writes_down_what_an_operation_is_to_it(tmp_path: Path) -> None:
+    """And reads it wherever the operation is shown."""
+    async with serving(tmp_path, ScriptedProvider()) as (rig, _):
+        await lost(rig)
+        nothing = await effectd(tmp_path, "annotate", "cmd-1")
+        assert (nothing.exit_code, "nothing to write down" in nothing.stderr) == (2, True)
+        done = await effectd(tmp_path, "annotate", "cmd-1", "--id", "42", "--url", "https://example.test/42")
+        assert (done.exit_code, done.stdout.startswith("Noted: ")) == (0, True)
+        shown = await effectd(tmp_path, "show", "cmd-1")
+    assert "https://example.test/42" in shown.stdout
+    assert 'annotated: {"id": "42", "url": "https://example.test/42"}' in shown.stdout

@@ -13,6 +13,7 @@ import httpx2
 
 from driver.core.answers import Submission
 from driver.engine.desk import LocalDesk
+from driver.engine.remedies import Remedies
 from driver.local.server import serve_local
 from driver.local.settings import LocalLimits, LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
@@ -33,12 +34,14 @@ from store.records import (
     JsonObject,
     JsonValue,
     OperationId,
+    OperationRecord,
     Origin,
     RunId,
     timestamp,
 )
 from store.settings import JournalSettings
 from store.transaction import Transaction
+from store.view import View
 
 READY = StatusFacts(
     state="ready",
@@ -68,6 +71,7 @@ class World:
     facts: StatusFacts = READY
     ill: str | None = None
     desk: LocalDesk | None = None
+    remedies: Remedies = field(default_factory=lambda: Remedies({}))
     redact: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What today's contracts withhold, by tool."""
 
@@ -76,6 +80,9 @@ class World:
 
     def withheld(self, tool: str) -> tuple[str, ...]:
         return self.redact.get(tool, ())
+
+    def allowed(self, view: View, record: OperationRecord) -> tuple[str, ...]:
+        return self.remedies.allowed(view, record)
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         assert self.desk is not None, "nobody takes commands in this world"
