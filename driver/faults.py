@@ -27,7 +27,7 @@ Boundary = Callable[[str], None]
 KILL_AT: Final = "EFFECTD_KILL_AT"
 FAULT_AFTER_EFFECT: Final = "EFFECTD_FAULT_AFTER_EFFECT"
 
-BOUNDARIES: Final = (
+OF_A_CALL: Final = (
     "journal.before_commit",
     "journal.after_commit",
     "recovery.before",
@@ -39,13 +39,22 @@ BOUNDARIES: Final = (
     "dispatch.before_call",
     "dispatch.answered",
     "dispatch.outcome_committed",
-    "errand.taken",
-    "errand.done",
     "link.welcomed",
     "link.sent",
     "link.acknowledged",
 )
-"""Every boundary that the daemon passes, in the order of a call's life."""
+"""The boundaries that every call passes, in the order of its life."""
+
+OF_THE_WAY_BACK: Final = (
+    "probe.answered",
+    "probe.recorded",
+    "errand.taken",
+    "errand.done",
+)
+"""The boundaries of what follows where an outcome is not known, or is taken back."""
+
+BOUNDARIES: Final = (*OF_A_CALL, *OF_THE_WAY_BACK)
+"""Every boundary that the daemon passes."""
 
 
 class FaultError(Exception):

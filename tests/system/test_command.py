@@ -11,9 +11,10 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from driver.faults import BOUNDARIES
+from driver.faults import OF_A_CALL
 from driver.providers.command.spool import Place, Spool
 from store.records import OperationId
+from tests.driver.providers.command.stage import groups, left_of
 from tests.system.audit import key_of, must_hold
 from tests.system.campaign import Campaign, Figures, Workload
 from tests.system.history import Json
@@ -53,12 +54,14 @@ def shell(made: Sandbox, **driver: object) -> None:
 @asynccontextmanager
 async def machine(zygote: Zygote, **driver: object) -> AsyncGenerator[tuple[ScriptedPlane, Sandbox]]:
     """Make a sandbox with those programs; at the end every promise holds, and nothing of them is left."""
+    before = groups()
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         shell(made, **driver)
         yield plane, made
         await must_hold(made)
         plane.check()
         assert await anyio.to_thread.run_sync(left_behind, made) == []
+        assert await anyio.to_thread.run_sync(left_of, groups() - before) == set()
 
 
 def left_behind(made: Sandbox) -> list[str]:
@@ -149,6 +152,22 @@ async def test_a_command_that_ended_without_a_daemon_tells_how(zygote: Zygote) -
 
 
 @pytest.mark.kill
+async def test_a_daemon_that_readopts_nothing_is_found_out(zygote: Zygote) -> None:
+    """Control: with readoption taken away, the same kill leaves an outcome unknown that a record has."""
+    async with machine(zygote) as (plane, made):
+        life = made.start()
+        gate = await stopped(plane, made)
+        await life.kill()
+        await open_gate(gate)
+        await shim_gone(place(plane, made))
+        life = made.start(patch="no_readoption")
+        receipt = await plane.receipt_of("cmd-1")
+        assert reason(receipt) == ("operation.unknown", "crash_window")
+        assert await life.stop() == 0
+        assert readopted(made) == []
+
+
+@pytest.mark.kill
 async def test_a_command_whose_shim_was_killed_too_is_unknown(zygote: Zygote) -> None:
     """Nobody is left who could know: `unknown/crash_window`, and the program is not left running."""
     async with machine(zygote) as (plane, made):
@@ -211,7 +230,7 @@ RECOVERIES: Final = ("recovery.before", "recovery.page", "recovery.after")
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("boundary", OF_A_CALL)
 async def test_a_kill_with_commands_at(boundary: str, zygote: Zygote, figures: Figures) -> None:
     """A daemon that dies here, and again in its recovery, runs no command twice, and leaves none behind."""
     once = boundary.startswith("recovery.") or boundary == "link.welcomed"

@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 import pytest
 
-from driver.faults import BOUNDARIES
+from driver.faults import OF_A_CALL
 from tests.system.campaign import (
     EIGHT,
     FAIL,
@@ -98,7 +98,7 @@ async def campaign(zygote: Zygote, figures: Figures, strikes: Sequence[Strike]) 
         await battle.finish()
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("boundary", OF_A_CALL)
 async def test_a_kill_at(boundary: str, zygote: Zygote, figures: Figures) -> None:
     """A daemon that dies here, and again while it recovers, executes nothing twice and forgets nothing."""
     strikes = strikes_at(boundary)
@@ -141,10 +141,10 @@ async def test_a_kill_between_two_pages_of_the_recovery(zygote: Zygote, figures:
 def test_the_kills_reached_what_they_were_meant_to(figures: Figures, request: pytest.FixtureRequest) -> None:
     """The lane is worth its name: 200 kills, and every state that a crash can leave was among them."""
     chosen = {item.name for item in request.session.items if item.path == request.path}
-    if not {f"test_a_kill_at[{each}]" for each in BOUNDARIES} | {"test_a_kill_at_any_moment"} <= chosen:
+    if not {f"test_a_kill_at[{each}]" for each in OF_A_CALL} | {"test_a_kill_at_any_moment"} <= chosen:
         pytest.skip("only with every test of this module")
     # chosen and yet not counted here: one of them failed, or ran in another process
-    assert set(figures.kills) == {*BOUNDARIES, "random"}, "with -n, --dist loadgroup keeps them together"
+    assert set(figures.kills) == {*OF_A_CALL, "random"}, "with -n, --dist loadgroup keeps them together"
     assert figures.kills.total() >= KILLS_MIN
     assert figures.receipts["operation.unknown/crash_window"] > 0
     assert figures.receipts["operation.succeeded"] > 0
