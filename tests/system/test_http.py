@@ -23,7 +23,7 @@ def shop(made: Sandbox, port: int, **tool: object) -> None:
         "kind": "http",
         "base_url": f"http://127.0.0.1:{port}/v1",
         "key": "header:Idempotency-Key",
-        "late_result_s": 5,
+        "late_result_s": 30,
     }
     order = {"path": "=['orders', arguments.id]", "receipt": "result.json.id", **tool}
     made.configure(

@@ -91,7 +91,7 @@ async def test_a_body_is_checked_before_anything_is_done(
 async def test_a_body_that_does_not_come_runs_out_of_time(tmp_path: Path) -> None:
     """A handler does not wait for ever either."""
     async with (
-        served(tmp_path, request_s=0.2) as world,
+        served(tmp_path, request_s=2.0) as world,
         await anyio.connect_unix(world.runtime_dir / "operator.sock") as stream,
     ):
         await stream.send(b"POST /v1/verify HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n{")

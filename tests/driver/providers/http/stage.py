@@ -90,7 +90,7 @@ def endpoint(**declared: object) -> Endpoint:
 
 def settings(base_url: str, endpoints: Mapping[str, Endpoint], **others: object) -> HttpSettings:
     """Return a provider with a short late window."""
-    usual: dict[str, Any] = {"key": NoKey(), "late_result_s": 1.0, "answer_max_bytes": 100_000}
+    usual: dict[str, Any] = {"key": NoKey(), "late_result_s": 30.0, "answer_max_bytes": 100_000}
     keys: dict[str, Any] = usual | others
     return HttpSettings(name="stage", base_url=base_url, endpoints=endpoints, **keys)
 
