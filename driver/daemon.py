@@ -27,7 +27,6 @@ from driver import assembly, faults, notify, watchdog
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
-from driver.config.support import without_effect
 from driver.core.answers import Submission
 from driver.core.attempts import Report
 from driver.core.groups import innermost
@@ -86,8 +85,6 @@ def main(config: Config) -> int:
     """
     _harden()
     log_setup.configure(config.log.level, config.log.format)
-    for idle in without_effect(config):
-        log.warning("configuration_without_effect", key=str(idle))
     drill = faults.drill(os.environ)
     if drill.words:
         log.warning("fault_injection", faults=drill.words)
@@ -172,11 +169,16 @@ class Daemon:
                 lose=drill.lose,
             )
         )
+        self._told_to_stop = anyio.Event()
+        self._why_to_stop = ""
         self._link = self._control_link()
         self._metrics = Metrics(journal, config.providers, self._moment)
 
     async def run(self, signals: AsyncIterator[signal.Signals]) -> None:
-        """Serve until one of `signals`, then drain. Returns when everything that was started has ended."""
+        """Serve until one of `signals`, or an operator's word, then drain.
+
+        Returns when everything that was started has ended.
+        """
         self._posture.fence, journal_id = await self.journal.read(lambda view: (view.fence, view.journal_id))
         if self._link is None:
             # nobody else will hold these events: what is committed counts as acknowledged
@@ -185,10 +187,20 @@ class Daemon:
         async with anyio.create_task_group() as tasks:
             await tasks.start(serve_local, self, LocalSettings(runtime_dir=self._config.driver.runtime_dir))
             await self._start(tasks)
-            async for number in signals:
-                await self._stop(number.name)
-                break
+            tasks.start_soon(self._heed, signals)
+            await self._told_to_stop.wait()
+            await self._stop(self._why_to_stop)
             tasks.cancel_scope.cancel()
+
+    async def _heed(self, signals: AsyncIterator[signal.Signals]) -> None:
+        async for number in signals:
+            self.drain(number.name)
+
+    def drain(self, reason: str) -> None:
+        """Begin to stop: no new work, what runs may finish within `drain_s`, then the process ends."""
+        if not self._told_to_stop.is_set():
+            self._why_to_stop = reason
+            self._told_to_stop.set()
 
     async def _start(self, tasks: anyio.abc.TaskGroup) -> None:
         self._make_work_dir()

@@ -71,6 +71,10 @@ class Sources(Protocol):
         """Record and do a command that was given here; return what became of it, once that is fsynced."""
         ...
 
+    def drain(self, reason: str) -> None:
+        """Begin to stop the daemon, once; `reason` says who wants it. Never blocks."""
+        ...
+
     async def metrics(self) -> bytes:
         """Return the daemon's metrics as OpenMetrics text. Raises what reading the journal does."""
         ...

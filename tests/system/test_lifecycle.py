@@ -1,11 +1,13 @@
 """How the daemon starts, stops, and shares its folder with nobody."""
 
+import os
 import signal
 
 import anyio
 import pytest
 
 from tests.system.audit import must_hold
+from tests.system.history import Json
 from tests.system.plane import call, scripted_plane
 from tests.system.sandbox import sandbox
 from tests.system.zygote import Zygote
@@ -31,6 +33,32 @@ async def test_sigterm_lets_what_runs_finish(zygote: Zygote) -> None:
         life = made.start()
         assert (await plane.receipt_of("cmd-1"))["kind"] == "operation.succeeded"
         assert (await plane.receipt_of("cmd-2"))["kind"] == "operation.succeeded"
+        assert await life.stop() == 0
+        await must_hold(made)
+
+
+async def test_an_operator_can_drain_it(zygote: Zygote) -> None:
+    """`POST /v1/drain` is a SIGTERM that needs no pid: once, whoever asks again, and with exit code 0."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        gate = made.root / "gate"
+        life = made.start()
+        await plane.give(call("cmd-1", "counter/slow", until=str(gate)))
+        await made.effects_reach(1)
+        for _ in range(2):
+            assert await made.post("/v1/drain", {}) == (202, {"state": "draining"})
+        reasons: list[str] = []
+
+        def stopping(event: Json) -> bool:
+            if event["kind"] == "driver.stopping":
+                reasons.append(event["data"]["reason"])
+            return bool(reasons)
+
+        await made.events_until(stopping)
+        gate.touch()
+        assert await life.exit_code() == 0
+        assert reasons == [f"operator:{os.getuid()}"]
+        life = made.start()
+        assert (await plane.receipt_of("cmd-1"))["kind"] == "operation.succeeded"
         assert await life.stop() == 0
         await must_hold(made)
 

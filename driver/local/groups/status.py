@@ -1,4 +1,4 @@
-"""`/v1/status`, `/healthz` and `/readyz`: how the daemon is.
+"""`/v1/status`, `/healthz` and `/readyz`: how the daemon is; and `/v1/drain`, which ends it.
 
 Part of `driver.local.groups`.
 """
@@ -11,8 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from driver.local import shapes
-from driver.local.answers import json_answer
+from driver.local.answers import accepted_answer, json_answer
+from driver.local.bodies import NoBody, parse_body
 from driver.local.errors import Code, Problem
+from driver.local.peers import peer_of
 from driver.local.queries import NoQuery, parse_query
 from driver.local.service import Service
 from store.view import View
@@ -24,6 +26,7 @@ def routes(service: Service) -> list[Route]:
         Route("/v1/status", partial(_status, service), methods=["GET"]),
         Route("/healthz", partial(_healthy, service), methods=["GET"]),
         Route("/readyz", partial(_ready, service), methods=["GET"]),
+        Route("/v1/drain", partial(_drain, service), methods=["POST"]),
     ]
 
 
@@ -68,3 +71,11 @@ async def _ready(service: Service, request: Request) -> Response:
             f"the daemon is {state}: it takes no new calls now",
         )
     return json_answer({"ready": True, "state": state})
+
+
+async def _drain(service: Service, request: Request) -> Response:
+    """202: from now on new work is refused; what runs may finish within `drain_s`, then the daemon stops."""
+    parse_query(NoQuery, request)
+    await parse_body(NoBody, request, service.limits)
+    service.sources.drain(peer_of(request).actor)
+    return accepted_answer({"state": "draining"})

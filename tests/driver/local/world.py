@@ -72,6 +72,7 @@ class World:
     ill: str | None = None
     desk: LocalDesk | None = None
     remedies: Remedies = field(default_factory=lambda: Remedies({}))
+    drained: list[str] = field(default_factory=list[str])
     redact: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What today's contracts withhold, by tool."""
 
@@ -87,6 +88,9 @@ class World:
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         assert self.desk is not None, "nobody takes commands in this world"
         return await self.desk.submit(kind, run_id, data)
+
+    def drain(self, reason: str) -> None:
+        self.drained.append(reason)
 
     async def metrics(self) -> bytes:
         return b"# EOF\n"
