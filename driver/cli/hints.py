@@ -54,6 +54,11 @@ HINTS: Final = (
         ),
     ),
     Hint(
+        applies=lambda operation: _unsettled(operation) and "probe" in (operation.allowed or ()),
+        command="effectd probe {operation_id}",
+        advice="look there now, with the read that its contract declares",
+    ),
+    Hint(
         applies=_settle,
         command="effectd reconcile {operation_id} --effect none|occurred|unknown --note TEXT",
         advice="record what you found; it executes nothing",

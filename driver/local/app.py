@@ -8,10 +8,21 @@ from typing import Final
 from starlette.applications import Starlette
 
 from driver.local import problems
-from driver.local.groups import decisions, events, metrics, operations, runs, status, verdicts, verify
+from driver.local.groups import (
+    decisions,
+    errands,
+    events,
+    metrics,
+    operations,
+    runs,
+    status,
+    verdicts,
+    verify,
+    walls,
+)
 from driver.local.service import Service
 
-_GROUPS: Final = (status, operations, decisions, verdicts, runs, events, verify, metrics)
+_GROUPS: Final = (status, operations, decisions, verdicts, errands, runs, walls, events, verify, metrics)
 
 
 def build(service: Service) -> Starlette:

@@ -113,6 +113,7 @@ class Code(StrEnum):
     STILL_RUNNING = "still_running"
     ALREADY_SETTLED = "already_settled"
     OUTRANKED = "outranked"
+    NO_PROBE_DECLARED = "no_probe_declared"
     BUSY = "busy"
     JOURNAL_STOPPED = "journal_stopped"
     NOT_READY = "not_ready"

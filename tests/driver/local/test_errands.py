@@ -1,0 +1,112 @@
+"""A person asks the daemon to look: over the operator's socket, answered at once, done when it is done."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from driver.core.contracts import Contract
+from driver.local.server import serve_local
+from driver.local.settings import LocalSettings
+from store.lifecycle import Source
+from store.records import JsonObject
+from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
+from tests.driver.engine.test_probing import FAILED, PROBED, READ, found, unsettled, world
+from tests.driver.local.test_decisions import effectd
+from tests.driver.local.world import World
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, provider: ScriptedProvider, contract: Contract = PROBED
+) -> AsyncGenerator[tuple[Rig, World]]:
+    """An engine whose local API is served."""
+    async with (
+        engine(folder, provider, contract=contract, others=READ) as rig,
+        anyio.create_task_group() as tasks,
+    ):
+        served = World(
+            journal=rig.journal, runtime_dir=folder / "run", desk=rig.local, remedies=rig.engine.remedies
+        )
+        served.runtime_dir.chmod(0o750)
+        settings = LocalSettings(runtime_dir=served.runtime_dir)
+
+        async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            await serve_local(served, settings, task_status=task_status)
+
+        await tasks.start(serve)
+        yield rig, served
+        tasks.cancel_scope.cancel()
+
+
+async def post(served: World, operation_id: str, socket: str = "operator.sock") -> tuple[int, JsonObject]:
+    """Ask for a look."""
+    async with served.client(socket) as client:
+        response = await client.post(f"/v1/operations/{operation_id}/probe")
+    answer: JsonObject = response.json()
+    return response.status_code, answer
+
+
+async def test_a_look_is_accepted_and_found_in_the_story(tmp_path: Path) -> None:
+    """202 with the command's id; what it found stands with the operation, and in the command's receipt."""
+    async with serving(tmp_path, world(FAILED, found("a"))) as (rig, served):
+        operation_id = await unsettled(rig)
+        async with served.client("inspect.sock") as client:
+            before = (await client.get(f"/v1/operations/{operation_id}")).json()
+        status, answer = await post(served, operation_id)
+        await rig.until(lambda record: record.effect_by is Source.PROBE)
+        await rig.quiet()
+        async with served.client("inspect.sock") as client:
+            told = (await client.get(f"/v1/operations/{operation_id}")).json()
+            command = (await client.get(f"/v1/commands/{answer['command_id']}")).json()
+    assert status == 202
+    assert answer == {"command_id": answer["command_id"], "operation_id": operation_id}
+    assert "probe" in before["allowed"]
+    assert [look["verdict"] for look in told["probes"]] == ["undetermined", "occurred"]
+    assert {"seq", "at", "verdict", "matches", "detail"} <= set(told["probes"][1])
+    assert told["verdicts"][0]["actor"] == "probe:tools/find"
+    assert (told["effect"], told["effect_by"], told["settled"]) == ("occurred", "probe", True)
+    assert (command["kind"], command["receipt_kind"]) == ("operation.probe", "command.completed")
+
+
+async def test_what_cannot_be_looked_at_is_a_conflict(tmp_path: Path) -> None:
+    """With the reason as a stable code; an operation that is not known is not found."""
+    async with serving(tmp_path, world(), Contract(declared=True)) as (rig, served):
+        await rig.intake.deliver([call()])
+        operation = await rig.settled()
+        status, problem = await post(served, operation.operation_id)
+        missing, nobody = await post(served, "op_" + "0" * 32)
+        forbidden, _ = await post(served, operation.operation_id, "inspect.sock")
+    assert (status, problem["code"]) == (409, "no_probe_declared")
+    assert (missing, nobody["code"]) == (404, "operation_not_found")
+    assert forbidden == 403
+
+
+async def test_a_person_waits_for_what_was_found(tmp_path: Path) -> None:
+    """`effectd probe` ends with the verdict; with --no-wait it ends when that was asked for."""
+    async with serving(tmp_path, world(FAILED, found("a"), found("a", "b"))) as (rig, _):
+        operation_id = await unsettled(rig)
+        done = await effectd(tmp_path, "probe", operation_id)
+        assert done.exit_code == 0, done.stderr
+        assert "Occurred" in done.stdout
+        twice = await effectd(tmp_path, "probe", "cmd-1", "--json")
+        asked = await effectd(tmp_path, "probe", operation_id, "--no-wait", "--json")
+        await rig.reaches("operation.probed", 4)
+    told = json.loads(twice.stdout)
+    assert (told["verdict"], told["matches"], told["operation_id"]) == ("duplicated", 2, operation_id)
+    assert set(json.loads(asked.stdout)) == {"command_id", "operation_id"}
+
+
+async def test_a_refusal_is_an_exit_code(tmp_path: Path) -> None:
+    """1, with the reason on standard error."""
+    async with serving(tmp_path, world(), Contract(declared=True)) as (rig, _):
+        await rig.intake.deliver([call()])
+        operation = await rig.settled()
+        done = await effectd(tmp_path, "probe", operation.operation_id)
+    assert done.exit_code == 1
+    assert "no_probe_declared" in done.stderr
