@@ -12,7 +12,7 @@ STAMP := .venv/.installed
 PEERS := tests/peers/node_modules/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-.PHONY: help .venv peers demo test lanes cover check format bench schema clean
+.PHONY: help .venv peers demo test lanes cover check ruff arrows mypy pyright format bench schema clean
 
 help: ## show this list
 	@grep -hE '^[.a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z]+):.*## /\1\t/' | expand -t 12
@@ -50,12 +50,20 @@ lanes: $(STAMP) $(PEERS) ## the long lanes: real and hostile peers, each kind of
 cover: $(STAMP) $(PEERS) ## all tests, with branch coverage
 	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
 
-check: $(STAMP) ## ruff, mypy, pyright and the architecture
+check: ruff arrows mypy pyright ## ruff, mypy, pyright and the architecture; side by side with -j2
+
+ruff: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pyright --warnings
+
+arrows: $(STAMP)
 	$(BIN)/lint-imports
+
+mypy: $(STAMP)
+	$(BIN)/mypy
+
+pyright: $(STAMP)
+	$(BIN)/pyright --warnings
 
 format: $(STAMP) ## let ruff format, and mend what it can
 	$(BIN)/ruff check --fix-only --quiet .
