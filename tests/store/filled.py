@@ -1,8 +1,11 @@
 """A journal that has something in every table."""
 
+from datetime import timedelta
+
 from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import JournalId, RunId, TriageRecord
+from store.retention import Retention, RetentionSettings
 from store.rollback import begin_history
 from tests.store.drafts import (
     LATER,
@@ -24,11 +27,15 @@ from tests.store.drafts import (
     unknown,
 )
 
+TRACES = 5
+"""The seq of the newest event of `_leave_traces`."""
+
 
 async def fill(journal: Journal) -> None:
     """Something in every table."""
     await journal.transact(lambda tx: begin_history(tx, JournalId("f" * 32)))
     await journal.transact(lambda tx: tx.set_mark("superseded", "by another life"))
+    await _leave_traces(journal)
     await journal.transact(recording(driver_started()))
     await journal.transact(recording(accepted(1), started(1), succeeded(1)))
     await journal.transact(
@@ -45,5 +52,16 @@ async def fill(journal: Journal) -> None:
     waits = TriageRecord(run_id=RunId("run-2"), attempts=1, not_before=LATER)
     await journal.transact(lambda tx: tx.set_triage(waits))
     await journal.transact(lambda tx: tx.note_observation(operation_id(3), 1, "before", "clean\n"))
-    await journal.transact(lambda tx: tx.park(2, "invalid", "too long"))
-    await journal.transact(lambda tx: tx.acknowledge(3))
+    await journal.transact(lambda tx: tx.park(TRACES + 2, "invalid", "too long"))
+    await journal.transact(lambda tx: tx.acknowledge(TRACES + 3))
+
+
+async def _leave_traces(journal: Journal) -> None:
+    """What is left of pruned and erased commands, and the first `TRACES` events."""
+    pruned = accepted(20, run="run-3", resumes=(RunId("run-1"),))
+    await journal.transact(recording(pruned, not_executed(20), driver_started()))
+    await journal.transact(lambda tx: tx.acknowledge(2))
+    await journal.transact(Retention(RetentionSettings(retention=timedelta())).step)
+    await journal.transact(recording(accepted(22, run="run-4"), not_executed(22)))
+    await journal.transact(lambda tx: tx.acknowledge(TRACES))
+    await journal.transact(lambda tx: tx.erase_run(RunId("run-4")))

@@ -30,6 +30,7 @@ UNSEEN = {
     ("deliveries", "id"): "it only orders them",
     ("histories", "id"): "it only orders them",
     ("observations", "id"): "it only numbers them",
+    ("tombstones", "id"): "it only orders them",
     ("payloads", "redact"): "one list of paths is as good as another",
 }
 

@@ -15,8 +15,18 @@ from store.errors import ImpossibleEvent
 from store.events import CommandAccepted, Draft
 from store.journal import Journal
 from store.lifecycle import Effect, Source, State
-from store.records import Chain, CommandId, Digest, OperationFilter, OperationId, RunId, StoredEvent
+from store.records import (
+    Chain,
+    CommandId,
+    Digest,
+    JournalId,
+    OperationFilter,
+    OperationId,
+    RunId,
+    StoredEvent,
+)
 from store.retention import LOOKED_AT, Retention, RetentionSettings, Step
+from store.rollback import begin_history
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.verify import verify_file, verify_journal
@@ -427,3 +437,24 @@ async def test_commits_are_held_up_by_one_step_at_most(opened: Open, clock: Cloc
             finished = step.finished
     # a step may take 4 ms beside its fsync; ten times that is left to a machine that is busy
     assert median(steps) < median(alone) * 4 + 0.04
+
+
+async def test_an_earlier_history_is_pruned_as_any_other(
+    opened: Open, clock: Clock, settings: JournalSettings
+) -> None:
+    """Its last event may be within a gap, and so may the first one of the history after it."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), not_executed(1), accepted(2), not_executed(2)))
+        await journal.transact(lambda tx: begin_history(tx, JournalId("f" * 32)))
+        await journal.transact(recording(accepted(3), started(3), unknown(3), accepted(4), not_executed(4)))
+        await aged(journal, clock)
+        assert await kept(journal) == [operation_id(3)]
+        assert await is_sound(journal)
+        await journal.transact(lambda tx: begin_history(tx, JournalId("e" * 32)))
+        await journal.transact(recording(driver_started(), accepted(5), started(5), unknown(5)))
+        await aged(journal, clock)
+        assert await is_sound(journal)
+        now = clock.now
+    assert await is_rebuilt(settings, now)
+    async with opened() as journal:
+        assert await kept(journal) == [operation_id(3), operation_id(5)]
