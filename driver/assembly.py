@@ -124,6 +124,7 @@ def _program(tool: CommandToolTable) -> Program:
         stdin=tool.stdin,
         output_bytes_max=tool.output_max_bytes,
         ok_exit_codes=tool.ok_exit_codes,
+        evidence=tool.evidence,
     )
 
 

@@ -23,7 +23,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from driver import assembly, faults, notify, watchdog
+from driver import assembly, faults, notify, triage, watchdog
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
@@ -38,6 +38,7 @@ from driver.engine.machine import machine
 from driver.engine.posture import Posture
 from driver.engine.pruning import prune
 from driver.engine.recovery import Recovered
+from driver.engine.supervision import outside
 from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
 from driver.faults import Boundary, Drill
@@ -56,6 +57,8 @@ from store.journal import Journal, open_journal
 from store.records import BootId, JsonObject, OperationId, OperationRecord, RunId, timestamp
 from store.transaction import Transaction
 from store.view import View
+from supervisor.loop import Supervisor
+from supervisor.wall import Wall
 
 EXIT_STOPPED: Final = 0
 EXIT_REFUSED: Final = 2
@@ -155,19 +158,21 @@ class Daemon:
         self._posture = Posture(fence=None, confirmed=config.control is None)
         self._providers: Mapping[str, Provider] = assembly.providers(config, self._late)
         self._terms = Terms(contracts(config), self._providers)
-        self._engine = Engine(
-            Surroundings(
-                journal=journal,
-                providers=self._providers,
-                terms=self._terms,
-                posture=self._posture,
-                limits=assembly.limits(config),
-                scope=config.scope,
-                clock=_now,
-                machine=machine(),
-                boundary=boundary,
-                lose=drill.lose,
-            )
+        around = Surroundings(
+            journal=journal,
+            providers=self._providers,
+            terms=self._terms,
+            posture=self._posture,
+            limits=assembly.limits(config),
+            scope=config.scope,
+            clock=_now,
+            machine=machine(),
+            boundary=boundary,
+            lose=drill.lose,
+        )
+        self._engine = Engine(around)
+        self._supervisor = Supervisor(
+            journal, triage.model(config, os.environ), triage.settings(config.supervisor), outside(around)
         )
         self._told_to_stop = anyio.Event()
         self._why_to_stop = ""
@@ -214,6 +219,7 @@ class Daemon:
         self._posture.ready = True
         if self._link is not None:
             tasks.start_soon(self._link.run)
+        tasks.start_soon(self._supervisor.run)
         tasks.start_soon(prune, self.journal, assembly.retention(self._config))
         log.info(
             "ready",
@@ -274,6 +280,15 @@ class Daemon:
     def allowed(self, view: View, record: OperationRecord) -> tuple[str, ...]:
         """Return what may be done now about an operation, for the local API."""
         return self._engine.remedies.allowed(view, record)
+
+    async def wall(self, run_id: RunId) -> Wall | None:
+        """Return what the supervisor's model would be shown of a run, for the local API."""
+        return await self._supervisor.wall(run_id)
+
+    @property
+    def triage_model(self) -> str:
+        """Whom the supervisor asks, for the local API."""
+        return self._supervisor.model_name
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given on this machine."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from driver.config.errors import TablePath, toml_name
 from driver.config.models import Config, ControlTable
 from driver.config.providers import McpProviderTable
-from driver.config.support import without_effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +33,7 @@ class Warned:
 
 
 def warnings(config: Config) -> Iterator[Warned]:
-    """Yield one warning for each part of `config` that cannot be used from here, or is of no use yet."""
-    for idle in without_effect(config):
-        yield Warned(table=idle.table, key=idle.key, message=idle.message)
+    """Yield one warning for each part of `config` that cannot be used from here."""
     for table, key, path in _files(config):
         if message := _file_problem(path):
             yield Warned(table=table, key=key, message=message)
@@ -50,6 +47,8 @@ def _files(config: Config) -> Iterator[tuple[TablePath, str, Path]]:
         for key in ("token_file", "ca_file", "client_cert_file", "client_key_file"):
             if path := _control_file(config.control, key):
                 yield ("control",), key, path
+    if config.supervisor.api_key_file is not None:
+        yield ("supervisor",), "api_key_file", config.supervisor.api_key_file
     for name, provider in config.providers.items():
         for variable, path in provider.env_files.items():
             yield ("providers", name), f"env_files.{variable}", path

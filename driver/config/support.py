@@ -1,9 +1,6 @@
-"""What the contract knows and this version does not do yet: refused by name, or said to have no effect.
+"""What the contract knows and this version does not do yet: refused by name.
 
-Part of `driver.config`; imports its models. `FEATURES` and `IDLE` are tables: when something is built, its
-line goes. Nothing is ignored in silence. What changes how a call is carried out is refused; what would only
-look after, or tidy up, what is recorded already is taken, so that a file may be written for a later version,
-and whoever gives it is told.
+Part of `driver.config`; imports its models. Nothing is ignored in silence. `FEATURES` is a table: when something is built, its line goes.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
 from driver.config.errors import Problem, TablePath
-from driver.config.models import Config, ControlTable, DriverTable, SupervisorTable
-from driver.config.providers import CommandToolTable
+from driver.config.models import Config, ControlTable, DriverTable
 from driver.config.table import Table, tables
 
 T = TypeVar("T", bound=Table)
@@ -32,34 +28,7 @@ FEATURES: Final = (
     Feature(DriverTable, "allow_self_approval", lambda driver: driver.allow_self_approval, "false"),
     Feature(Config, "gateway", lambda config: config.gateway is not None, "leave the table out"),
     Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
-    Feature(SupervisorTable, "model", lambda supervisor: supervisor.model != "rules", '"rules"'),
-    Feature(CommandToolTable, "evidence", lambda tool: tool.evidence is not None, "leave it out"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Idle(Generic[T]):
-    """A key that may be given, and that nothing reads yet; `why` says so."""
-
-    table: type[T]
-    key: str
-    why: str
-
-
-IDLE: Final = (Idle(Config, "supervisor", "this version has no supervisor: nobody triages"),)
-
-
-def without_effect(config: Config) -> Iterator[Problem]:
-    """Yield one notice for each key and table that was given, is valid, and does nothing yet."""
-    for path, chain in tables(config):
-        table = chain[-1]
-        for idle in cast("tuple[Idle[Table], ...]", IDLE):
-            if isinstance(table, idle.table) and idle.key in table.model_fields_set:
-                yield _notice(idle, path, table)
-
-
-def _notice(idle: Idle[Table], path: TablePath, table: Table) -> Problem:
-    return _at(path, idle.key, table, f"without effect: {idle.why}")
 
 
 def unsupported(config: Config) -> Iterator[Problem]:

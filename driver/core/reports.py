@@ -55,6 +55,10 @@ class Redactor:
         """Return a message about the call, of ours or anybody's, without what it quotes."""
         return text if not text else self._kept().text(text)
 
+    def value(self, value: JsonValue) -> JsonValue:
+        """Return a recorded value without what it quotes."""
+        return self._kept().value(value)
+
     def report(self, report: Report) -> Report:
         """Return the report as everybody may see it."""
         match report:

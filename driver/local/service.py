@@ -17,6 +17,7 @@ from driver.local.sources import Sources
 from store.errors import StoreError
 from store.records import JsonObject, RunId
 from store.view import View
+from supervisor.wall import Wall
 
 T = TypeVar("T")
 
@@ -61,6 +62,15 @@ class Service:
         async with self._reads:
             with _stopped_journal():
                 return await self.sources.metrics()
+
+    async def wall(self, run_id: RunId) -> Wall | None:
+        """Return what a triage model would be shown of the run; None where there is none.
+
+        After a bounded number of other readers. Raises as `read` does.
+        """
+        async with self._reads:
+            with _stopped_journal():
+                return await self.sources.wall(run_id)
 
     async def ailment(self) -> str | None:
         """Return None while the journal can commit, else what is wrong. Raises as `read` does."""

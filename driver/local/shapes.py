@@ -35,6 +35,8 @@ from store.records import (
     moment,
 )
 from store.verify import Finding, Progress
+from supervisor.prompt import PROMPT_VERSION, SYSTEM
+from supervisor.wall import Wall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,21 @@ def story(told: Story, withheld: Iterable[str]) -> bytes:
     }
     head = json.dumps(members, separators=(",", ":"), allow_nan=False).encode("ascii")
     return head[:-1] + b',"result":' + (told.result or b"null") + b"}"
+
+
+def wall(shown: Wall, model: str) -> JsonObject:
+    """Return a wall: `text`, under `system`, is exactly what a model sees; the rest says what is in it."""
+    return {
+        **shown.head,
+        "digest": shown.digest,
+        "size": shown.size,
+        "model": model,
+        "prompt_version": PROMPT_VERSION,
+        "operations": [entry.shown for entry in shown.entries],
+        "neighbours": [*shown.neighbours],
+        "system": SYSTEM,
+        "text": shown.text,
+    }
 
 
 def approvals(telling: Iterable[StoredEvent]) -> list[JsonValue]:

@@ -11,6 +11,7 @@ from driver.core.answers import Submission
 from store.journal import Journal
 from store.records import BootId, JsonObject, OperationRecord, RunId, Timestamp
 from store.view import View
+from supervisor.wall import Wall
 
 DriverState = Literal["starting", "ready", "draining", "fenced"]
 
@@ -65,6 +66,15 @@ class Sources(Protocol):
 
         Called in the journal's thread, with a view of it.
         """
+        ...
+
+    async def wall(self, run_id: RunId) -> Wall | None:
+        """Return what a triage model would be shown of the run now; None where there is no such run."""
+        ...
+
+    @property
+    def triage_model(self) -> str:
+        """Whom the supervisor asks."""
         ...
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:

@@ -20,8 +20,7 @@ import anyio
 from anyio.abc import Process
 
 from store.records import JsonObject
-from supervisor.models.model import ModelFailed
-from supervisor.models.post import ANSWER_BYTES_MAX
+from supervisor.models.model import ANSWER_BYTES_MAX, ModelFailed
 from supervisor.prompt import ANSWER_SCHEMA, PROMPT_VERSION, Question
 from supervisor.quoting import dumps
 

@@ -7,11 +7,14 @@ Part of `supervisor.models`; imports `supervisor.{prompt,verdict,wall}`.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from supervisor.prompt import Question
 from supervisor.verdict import Answer
 from supervisor.wall import Wall
+
+ANSWER_BYTES_MAX: Final = 1_048_576
+"""A wall's verdicts take about 20 kB; what is far longer is no answer."""
 
 
 class ModelFailed(Exception):
@@ -67,5 +70,5 @@ class Chat(Protocol):
         ...
 
     async def ask(self, question: Question) -> str:
-        """Return the answer, of at most `post.ANSWER_BYTES_MAX` bytes. Raises `ModelFailed`."""
+        """Return the answer, of at most `ANSWER_BYTES_MAX` bytes. Raises `ModelFailed`."""
         ...

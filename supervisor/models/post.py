@@ -20,10 +20,8 @@ import anyio
 import httpx2
 
 from store.records import JsonObject
-from supervisor.models.model import ModelFailed
+from supervisor.models.model import ANSWER_BYTES_MAX, ModelFailed
 
-ANSWER_BYTES_MAX: Final = 1_048_576
-"""A wall's verdicts take about 20 kB; what is far longer is no answer."""
 KEY_BYTES_MAX: Final = 16_384
 RETRY_AFTER_S_MAX: Final = 3_600.0
 

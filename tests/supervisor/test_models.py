@@ -21,10 +21,10 @@ from supervisor.models.anthropic import PATH as MESSAGES
 from supervisor.models.anthropic import AnthropicChat
 from supervisor.models.chat import ChatModel
 from supervisor.models.command import CommandChat, Program
-from supervisor.models.model import Chat, Judged, ModelFailed
+from supervisor.models.model import ANSWER_BYTES_MAX, Chat, Judged, ModelFailed
 from supervisor.models.openai import PATH as COMPLETIONS
 from supervisor.models.openai import OpenAiChat
-from supervisor.models.post import ANSWER_BYTES_MAX, Endpoint
+from supervisor.models.post import Endpoint
 from supervisor.models.rules import RulesModel
 from supervisor.prompt import SYSTEM
 from supervisor.verdict import Malformed, rule

@@ -45,6 +45,11 @@ class Launch:
     folder: int
     """A descriptor of the working folder."""
 
+    @property
+    def folder_path(self) -> Path:
+        """Where the working folder is."""
+        return _path_behind(self.folder)
+
     def close(self) -> None:
         """Give the descriptor back."""
         os.close(self.folder)
@@ -52,17 +57,34 @@ class Launch:
 
 def fill(settings: CommandSettings, call: ToolCall) -> Filled:
     """Return the command line of `call`. Raises `Refused`."""
-    program = settings.programs.get(call.tool)
-    if program is None:
-        raise Refused("unknown_tool", f"provider {settings.name} declares no tool {call.tool!r}")
+    program = _program(settings, call)
     values = scope(call, _arguments(settings, call))
     stdin = _filled("stdin", program.stdin, values)
     return Filled(
         program=program,
         argv=_words(_filled("argv", program.argv, values)),
-        cwd=None if program.cwd is None else _word("cwd", _filled("cwd", program.cwd, values)),
+        cwd=_folder(program, values),
         stdin=None if stdin is None else _as_input(stdin),
     )
+
+
+def fill_evidence(settings: CommandSettings, call: ToolCall) -> Filled:
+    """Return the command line that reads what `call` changes, in the same folder. Raises `Refused`."""
+    program = _program(settings, call)
+    values = scope(call, _arguments(settings, call))
+    words = _words(_filled("evidence", program.evidence, values))
+    return Filled(program=program, argv=words, cwd=_folder(program, values), stdin=None)
+
+
+def _program(settings: CommandSettings, call: ToolCall) -> Program:
+    program = settings.programs.get(call.tool)
+    if program is None:
+        raise Refused("unknown_tool", f"provider {settings.name} declares no tool {call.tool!r}")
+    return program
+
+
+def _folder(program: Program, values: JsonObject) -> str | None:
+    return None if program.cwd is None else _word("cwd", _filled("cwd", program.cwd, values))
 
 
 def locate(settings: CommandSettings, filled: Filled) -> Launch:

@@ -26,6 +26,7 @@ from driver.providers.command import cgroup
 from driver.providers.command.errors import AttemptExists, Refused
 from driver.providers.command.findings import conclude
 from driver.providers.command.launch import examine, fill, locate
+from driver.providers.command.looking import look
 from driver.providers.command.settings import CommandSettings
 from driver.providers.command.shim.words import KILL_S, TERM_S
 from driver.providers.command.spawn import spawn
@@ -138,6 +139,15 @@ class CommandProvider:
             except Refused as refused:
                 found[tool] = refused.report
         return found
+
+    def observes(self, tool: str) -> bool:
+        """See `driver.providers.observing`."""
+        program = self._settings.programs.get(tool)
+        return program is not None and program.evidence is not None
+
+    async def observe(self, call: ToolCall) -> str | None:
+        """See `driver.providers.observing`."""
+        return await look(self._settings, call)
 
     async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
         """See `Provider.dispatch`.

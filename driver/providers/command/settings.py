@@ -29,6 +29,8 @@ class Program:
     stdin: Template | None = None
     output_bytes_max: int = OUTPUT_BYTES_MAX
     ok_exit_codes: frozenset[int] = frozenset({0})
+    evidence: Template | None = None
+    """The command line of a program that only reads, for before and after the call."""
 
     @classmethod
     def declared(
@@ -39,15 +41,21 @@ class Program:
         stdin: JsonValue = None,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
         ok_exit_codes: Sequence[int] = (0,),
+        evidence: str | Sequence[str] | None = None,
     ) -> Self:
         """Return the tool of a declaration, as the configuration holds it. Raises `InvalidExpression`."""
         return cls(
-            argv=Template(argv if isinstance(argv, str) else list(argv)),
+            argv=_words(argv),
             cwd=None if cwd is None else Template(cwd),
             stdin=None if stdin is None else Template(stdin),
             output_bytes_max=output_bytes_max,
             ok_exit_codes=frozenset(ok_exit_codes),
+            evidence=None if evidence is None else _words(evidence),
         )
+
+
+def _words(declared: str | Sequence[str]) -> Template:
+    return Template(declared if isinstance(declared, str) else list(declared))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,14 +92,13 @@ def test_what_is_not_there_is_a_warning(tmp_path: Path) -> None:
     ]
 
 
-def test_what_has_no_effect_is_a_warning(tmp_path: Path) -> None:
-    """It is valid, so that a file may be written for a later version; and nobody is left to believe in it."""
-    text = '[supervisor]\nmodel = "rules"\n[journal]\nretention_days = 7\nmax_bytes = 100_000_000\n' + VALID
+def test_a_key_of_the_supervisor_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
+    """It is read at each use, so that it may come later; until then no model answers."""
+    text = '[supervisor]\nmodel = "anthropic"\nmodel_name = "m"\napi_key_file = "key"\n' + VALID
     result = check(tmp_path, text)
     assert result.exit_code == 0
-    assert "warning  [supervisor]: without effect: this version has no supervisor" in result.stdout
     warned = json.loads(check(tmp_path, text, "--json").stdout)["warnings"]
-    assert [(item["table"], item["key"]) for item in warned] == [("supervisor", None)]
+    assert [(item["table"], item["key"]) for item in warned] == [("supervisor", "api_key_file")]
 
 
 def test_what_is_there_is_no_warning(tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ from store.records import (
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.view import View
+from supervisor.models.rules import RulesModel
+from supervisor.wall import Wall
+from tests.supervisor.stage import supervising
 
 READY = StatusFacts(
     state="ready",
@@ -91,6 +94,11 @@ class World:
 
     def drain(self, reason: str) -> None:
         self.drained.append(reason)
+
+    triage_model: str = "rules"
+
+    async def wall(self, run_id: RunId) -> Wall | None:
+        return await supervising(self.journal, RulesModel()).wall(run_id)
 
     async def metrics(self) -> bytes:
         return b"# EOF\n"

@@ -1,0 +1,60 @@
+"""Maps `[supervisor]` to what the supervisor is told, and builds the model that it asks.
+
+Part of `driver`, beside `driver.assembly`; imports the configuration and `supervisor`. What only a model
+behind an API needs is imported only where there is one: the HTTP library costs a start a third of a second.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from driver.config.models import Config, SupervisorTable
+from supervisor.loop import Settings
+from supervisor.models.chat import ChatModel
+from supervisor.models.command import CommandChat, Program
+from supervisor.models.model import Chat, Model
+from supervisor.models.rules import RulesModel
+
+if TYPE_CHECKING:
+    from supervisor.models.post import Endpoint
+
+
+def settings(table: SupervisorTable) -> Settings:
+    """Return how often the supervisor looks, and what it may cost."""
+    return Settings(
+        interval_s=table.interval_s,
+        max_attempts=table.max_attempts,
+        wall_bytes_max=table.wall_max_bytes,
+        min_age_s=table.min_age_s,
+    )
+
+
+def model(config: Config, environment: Mapping[str, str]) -> Model:
+    """Return whom the supervisor asks. A program gets a few variables of `environment`."""
+    table = config.supervisor
+    if table.model == "rules":
+        return RulesModel()
+    if table.model == "command":
+        assert table.argv is not None, "the configuration has it with this model"
+        program = Program(argv=table.argv, cwd=config.work_dir, timeout_s=table.timeout_s)
+        return ChatModel(CommandChat(program, environment))
+    return ChatModel(_remote(table))
+
+
+def _remote(table: SupervisorTable) -> Chat:
+    from supervisor.models import anthropic, openai  # noqa: PLC0415 - see the module's docstring
+
+    if table.model == "openai":
+        return openai.OpenAiChat(_endpoint(table, openai.BASE_URL, openai.PATH))
+    return anthropic.AnthropicChat(_endpoint(table, anthropic.BASE_URL, anthropic.PATH))
+
+
+def _endpoint(table: SupervisorTable, base_url: str, path: str) -> "Endpoint":
+    from supervisor.models.post import Endpoint  # noqa: PLC0415 - likewise
+
+    assert table.model_name is not None, "the configuration has it with this model"
+    return Endpoint(
+        url=(table.base_url or base_url).rstrip("/") + path,
+        model_name=table.model_name,
+        key_file=table.api_key_file,
+        timeout_s=table.timeout_s,
+    )
