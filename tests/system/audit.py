@@ -22,6 +22,7 @@ EXECUTIONS: Final[Mapping[str, tuple[int, ...]]] = {
     "operation.not_executed": (0,),
     "command.refused": (0,),
     "command.completed": (0,),
+    "command.failed": (0,),
 }
 """How often the server may have executed what ended so. Its failures are answers, after the effect."""
 

@@ -278,6 +278,12 @@ class Sandbox:
 
     async def events_until(self, reached: Callable[[Json], bool]) -> None:
         """Follow the journal on the newest life's local socket, until an event that `reached` accepts."""
+    async def post(self, path: str, body: Json) -> tuple[int, Json]:
+        """Return the status and the answer of a write on the newest life's local socket."""
+        async with self._client() as client:
+            answer = await client.post(path, json=body)
+            return answer.status_code, answer.json()
+
         await self.lives[-1].ready()
         with anyio.fail_after(PATIENCE_S):
             async with (
