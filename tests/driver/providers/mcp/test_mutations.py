@@ -25,7 +25,7 @@ SEED: Final = 20261129
 LINES_BENT: Final = 2_000
 SERVERS: Final = 4
 RESPONSES_BENT: Final = 400
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 60.0
 HONEST: Final[JsonObject] = {"content": [{"type": "text", "text": "honest"}]}
 HONEST_LINE: Final = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"honest"}]}}'
 
