@@ -22,5 +22,7 @@ def record_annotation(tx: Transaction, data: AnnotateData) -> CommandCompleted |
     metadata: dict[str, str] = {name: data.metadata[name] for name in data.metadata}
     if metadata != record.metadata:
         tx.append(draft(data.operation_id, OperationAnnotated(metadata=metadata)))
+    if tx.is_erased(data.operation_id):
+        metadata = {}  # nobody is told that it was kept
     result: JsonObject = {"operation_id": data.operation_id, "metadata": cast("JsonObject", metadata)}
     return CommandCompleted(result=result)

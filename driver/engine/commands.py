@@ -16,6 +16,8 @@ from driver.core.commands import (
     ApproveData,
     CancelData,
     CommandData,
+    CompensateData,
+    EraseData,
     ReconcileData,
     RunCancelData,
     RunEndData,
@@ -27,6 +29,7 @@ from driver.engine.endings import end_at_rest
 from driver.engine.history import runs
 from driver.engine.verdicts import record_verdict
 from store.events import CommandCompleted, CommandFailed, OperationNotExecuted
+from driver.engine.erasing import record_erasure
 from store.lifecycle import OPEN
 from store.records import CommandId, JsonObject, OperationId, OperationRecord, Origin, RunId
 from store.transaction import Transaction

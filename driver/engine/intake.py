@@ -35,6 +35,7 @@ from driver.core.strictjson import dumps_compact
 from driver.engine.assignments import Assignment
 from driver.engine.commands import NO_EFFECTS, Commands, Effects, Given
 from driver.engine.dispatcher import Dispatcher
+from driver.engine.erasing import leaves_nothing
 from driver.engine.errands import Errand, Errands
 from driver.engine.queue import Waiting
 from driver.engine.reports import no_provider
@@ -321,7 +322,8 @@ class Intake:
                 resumes=data.resumes or None,
                 parent_operation_id=data.parent_operation_id,
             )
-        tx.append(self._draft(offer, origin, accepted, payload=dumps_compact(offer.raw).encode()))
+        payload = None if leaves_nothing(tx, data) else dumps_compact(offer.raw).encode()
+        tx.append(self._draft(offer, origin, accepted, payload=payload))
         tx.note_delivery(offer.command_id, "accepted")
         return expires_at
 

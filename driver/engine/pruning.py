@@ -20,7 +20,7 @@ PASS_S: Final = 60.0
 PASS_S_MIN: Final = 1.0
 """The same, where what is kept is kept for minutes only."""
 PASSES: Final = 20
-"""Passes in the time for which things are kept, unless that is long: nothing stays much longer than it may."""
+"""Passes in the time for which things are kept, unless that is long: nothing stays much longer."""
 
 
 async def prune(journal: Journal, settings: RetentionSettings) -> None:

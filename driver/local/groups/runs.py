@@ -1,27 +1,35 @@
 """`/v1/runs`, `/v1/commands` and `/v1/dead-letters`: what operations belong to, and what did not arrive.
 
-Part of `driver.local.groups`.
+Part of `driver.local.groups`. A run's content is erased here, too.
 """
 
 from functools import partial
+from typing import cast
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from driver.core.commands import EraseData
 from driver.local import shapes
-from driver.local.answers import encoded, json_answer, page_answer
+from driver.local.answers import accepted_answer, encoded, json_answer, page_answer
+from driver.local.bodies import NoBody, parse_body
 from driver.local.errors import Code, not_found
+from driver.local.peers import label_of, peer_of
 from driver.local.queries import NoQuery, PageQuery, cursor_position, cursor_text, parse_query
 from driver.local.service import Service
 from store.records import (
     CommandId,
     CommandRecord,
     DeliveryRecord,
+    JsonObject,
     RunId,
     RunRecord,
 )
 from store.view import View
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 def routes(service: Service) -> list[Route]:
@@ -29,6 +37,7 @@ def routes(service: Service) -> list[Route]:
     return [
         Route("/v1/runs", partial(_list_runs, service), methods=["GET"]),
         Route("/v1/runs/{run_id}", partial(_show_run, service), methods=["GET"]),
+        Route("/v1/runs/{run_id}/erase", partial(_erase_run, service), methods=["POST"]),
         Route("/v1/commands/{command_id}", partial(_show_command, service), methods=["GET"]),
         Route("/v1/dead-letters", partial(_list_dead_letters, service), methods=["GET"]),
     ]
@@ -53,6 +62,20 @@ async def _show_run(service: Service, request: Request) -> Response:
     if record is None:
         raise not_found(Code.RUN_NOT_FOUND, "run", wanted)
     return json_answer(shapes.run_alone(record, resumes))
+
+
+async def _erase_run(service: Service, request: Request) -> Response:
+    """Answer with what was erased, and what was kept: as the receipt of `run.erase` says it."""
+    parse_query(NoQuery, request)
+    await parse_body(NoBody, request, service.limits)
+    wanted = RunId(request.path_params["run_id"])
+    if await service.read(lambda view: view.run(wanted)) is None:
+        raise not_found(Code.RUN_NOT_FOUND, "run", wanted)
+    peer = peer_of(request)
+    _log.info("erasure_requested", run_id=wanted, actor=peer.actor, user=await label_of(peer))
+    done = await service.submit(EraseData.KIND, wanted, {})
+    result = cast("JsonObject", done.result)
+    return accepted_answer({"command_id": done.command_id, **result})
 
 
 async def _show_command(service: Service, request: Request) -> Response:

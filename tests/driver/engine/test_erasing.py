@@ -1,0 +1,99 @@
+"""`run.erase`: what it answers, and what later commands about erased operations leave."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driver.core.attempts import Answered
+from driver.core.frames import CommandFrame
+from store.records import CommandId, RunId
+from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, command, engine
+
+pytestmark = pytest.mark.anyio
+
+WORD = "canary-word"
+
+
+async def acknowledge(rig: Rig) -> None:
+    """The plane has everything."""
+    await rig.journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+
+
+async def receipt(rig: Rig, command_id: str) -> dict[str, Any]:
+    """What a command was answered."""
+    (event,) = [e for e in await rig.events() if e.command_id == command_id and e.terminal]
+    assert event.body is not None
+    found: dict[str, Any] = json.loads(event.body)
+    return found
+
+
+def held(folder: Path) -> bool:
+    """Whether a file of the journal holds the word."""
+    return any(WORD.encode() in file.read_bytes() for file in (folder / "state").iterdir() if file.is_file())
+
+
+async def test_the_answer_says_what_was_erased_and_what_was_kept(tmp_path: Path) -> None:
+    """Unsettled ones are kept, and named; after a stop no file holds what was erased."""
+    provider = ScriptedProvider(answer=Answered(result={"content": [WORD]}))
+    async with engine(tmp_path, provider) as rig:
+        await rig.intake.deliver([call(arguments={"text": WORD})])
+        await rig.settled()
+        provider.fails = RuntimeError("lost")
+        await rig.intake.deliver([call("cmd-2", arguments={"n": 2})])
+        unsettled = await rig.settled("cmd-2")
+        await acknowledge(rig)
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        told = await receipt(rig, "erase-1")
+        assert told["kind"] == "command.completed"
+        assert told["data"]["result"] == {
+            "run_id": RUN,
+            "erased": 1,
+            "kept": {
+                "unsettled": 1,
+                "unacknowledged": 0,
+                "operation_ids": [unsettled.operation_id],
+                "truncated": False,
+            },
+        }
+    assert not held(tmp_path)
+
+
+async def test_an_erased_command_is_retired(tmp_path: Path) -> None:
+    """Delivered again it executes nothing, and is told how it ended."""
+    provider = ScriptedProvider()
+    async with engine(tmp_path, provider) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await acknowledge(rig)
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        (answer,) = await rig.intake.deliver([call()])
+        assert '"type":"retired"' in getattr(answer, "frame", "")
+        assert len(provider.executed) == 1
+
+
+async def test_what_is_said_later_is_not_kept(tmp_path: Path) -> None:
+    """A verdict moves the effect; its note, and the host's reference, leave nothing in any file."""
+    provider = ScriptedProvider()
+    async with engine(tmp_path, provider) as rig:
+        await rig.intake.deliver([call()])
+        found = await rig.settled()
+        await acknowledge(rig)
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        frame = CommandFrame(
+            command_id=CommandId("annotate-1"),
+            run_id=RUN,
+            kind="operation.annotate",
+            data={"operation_id": found.operation_id, "metadata": {"title": WORD}},
+        )
+        await rig.intake.deliver([frame])
+        assert (await receipt(rig, "annotate-1"))["data"]["result"]["metadata"] == {}
+    assert not held(tmp_path)
+
+
+async def test_a_run_that_nobody_knows_has_nothing_to_erase(tmp_path: Path) -> None:
+    """It is answered all the same."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        await rig.intake.deliver([command("run.erase", "erase-1", run_id=RunId("run-9"))])
+        assert (await receipt(rig, "erase-1"))["data"]["result"]["erased"] == 0
