@@ -23,26 +23,25 @@ VerdictRefusal = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What an operator says of the attempts up to the one whose intent is event `started_seq`."""
+    """What an operator says of an operation that has had so many attempts; none here count as one."""
 
     effect: Effect
     note: str
     evidence: tuple[str, ...]
-    started_seq: int | None
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictFacts:
-    """What the journal says of the operation: its state, its effect and who settled that, and since when.
+    """What the journal says of the operation: its state, its effect, and who settled that.
 
-    `state` is None for an operation that is not known. `newest` is the newest verdict of an operator, and
-    `newest_seq` the event that recorded it.
+    `state` is None for an operation that is not known. `newest` is the newest verdict of an operator (None
+    where its content was erased, too), and `newest_seq` the event that recorded it.
     """
 
     state: State | None
     effect: Effect = Effect.UNKNOWN
     by: Source | None = None
-    started_seq: int | None = None
     newest: Verdict | None = None
     newest_seq: int | None = None
 

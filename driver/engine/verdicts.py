@@ -27,13 +27,13 @@ def record_verdict(tx: Transaction, data: ReconcileData) -> CommandCompleted | C
     A completed command's `result` says which event holds the verdict, and whether this command recorded it.
     """
     record = tx.operation(data.operation_id)
-    started_seq = None if record is None else record.started_seq
-    asked = Verdict(effect=data.effect, note=data.note, evidence=data.evidence, started_seq=started_seq)
+    attempts = 1 if record is None else max(record.attempt_count, 1)
+    asked = Verdict(effect=data.effect, note=data.note, evidence=data.evidence, attempts=attempts)
     match rule(asked, _facts(tx, record), override=data.override):
         case NotRecorded(code=code, message=message):
             return CommandFailed(code=code, message=message)
         case Known(seq=seq):
-            return CommandCompleted(result=_result(data, seq, recorded=False))
+            return CommandCompleted(result=_result(data, tx.wire_seq(seq), recorded=False))
         case Record():
             reconciled = OperationReconciled(
                 effect=data.effect,
@@ -41,16 +41,16 @@ def record_verdict(tx: Transaction, data: ReconcileData) -> CommandCompleted | C
                 basis="operator",
                 note=data.note,
                 evidence=data.evidence,
-                started_seq=started_seq,
+                started_seq=None if record is None else record.started_seq,
                 label=data.label,
             )
             event = tx.append(draft(data.operation_id, reconciled))
-            return CommandCompleted(result=_result(data, event.seq, recorded=True))
+            return CommandCompleted(result=_result(data, tx.wire_seq(event.seq), recorded=True))
 
 
 def takes_verdict(record: OperationRecord, *, override: bool = False) -> bool:
     """Whether a verdict that nobody has given yet would be recorded."""
-    new = Verdict(effect=record.effect, note="new", evidence=(), started_seq=record.started_seq)
+    new = Verdict(effect=record.effect, note="new", evidence=(), attempts=record.attempt_count)
     facts = VerdictFacts(state=record.state, effect=record.effect, by=record.effect_by)
     return isinstance(rule(new, facts, override=override), Record)
 
@@ -68,7 +68,6 @@ def _facts(view: View, record: OperationRecord | None) -> VerdictFacts:
         state=record.state,
         effect=record.effect,
         by=record.effect_by,
-        started_seq=record.started_seq,
         newest=newest,
         newest_seq=seq,
     )
@@ -76,17 +75,17 @@ def _facts(view: View, record: OperationRecord | None) -> VerdictFacts:
 
 def _newest(view: View, operation_id: OperationId) -> tuple[int | None, Verdict | None]:
     """Return the newest verdict of an operator, and its event; its content is None where that was erased."""
-    seqs = [item.seq for item in view.evidence(operation_id) if item.source is Source.OPERATOR]
-    if not seqs:
+    words = [item for item in view.evidence(operation_id) if item.source is Source.OPERATOR]
+    if not words:
         return None, None
-    event = view.event(seqs[-1])
+    last = words[-1]  # of one event, that about the newest attempt comes last
+    event = view.event(last.seq)
     if event is None or event.body is None:
-        return seqs[-1], None
+        return last.seq, None
     data = from_json(event.kind, json.loads(event.body)["data"])
     assert isinstance(data, OperationReconciled), "an operator's word is a verdict"
-    return event.seq, Verdict(
-        effect=data.effect, note=data.note, evidence=data.evidence, started_seq=data.started_seq
-    )
+    verdict = Verdict(effect=data.effect, note=data.note, evidence=data.evidence, attempts=last.attempt)
+    return last.seq, verdict
 
 
 def _result(data: ReconcileData, seq: int, *, recorded: bool) -> JsonObject:

@@ -27,8 +27,9 @@ def command(command_id: str, kind: str, run_id: str = "desk", **data: object) ->
 
 def verdict(operation_id: str, command_id: str = "v-1", **data: object) -> Json:
     """Return an operator's verdict that comes over the plane."""
-    said = {"effect": "occurred", "actor": "ann", "note": "it is in the ledger", **data}
-    return command(command_id, "operation.reconcile", operation_id=operation_id, **said)
+    order = command(command_id, "operation.reconcile", operation_id=operation_id)
+    order["data"] |= {"effect": "occurred", "actor": "ann", "note": "it is in the ledger", **data}
+    return order
 
 
 def said(plane: ScriptedPlane, kind: str) -> list[Json]:

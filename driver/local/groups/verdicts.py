@@ -22,7 +22,9 @@ from driver.local.errors import Code, not_found
 from driver.local.peers import label_of, peer_of
 from driver.local.queries import NoQuery, parse_query
 from driver.local.service import Service
-from store.records import JsonObject, JsonValue, OperationId, OperationRecord
+from store.lifecycle import Source
+from store.records import CommandId, JsonObject, JsonValue, OperationId, OperationRecord
+from store.view import View
 
 
 class Verdict(Body):
@@ -70,11 +72,25 @@ async def _reconcile(service: Service, request: Request) -> Response:
         "label": body.label or await label_of(peer),
     }
     done = await service.submit(ReconcileData.KIND, operation.run_id, data)
+    now, seq = await service.read(lambda view: _settled(view, operation, done.command_id))
+    answer: JsonObject = {**shapes.operation(now), "seq": seq}
     # the receipt of `operation.reconcile`, as the engine records it
-    told = cast("dict[str, Any]", done.result)
-    now = await service.read(lambda view: view.operation(operation.operation_id))
-    answer: JsonObject = {**shapes.operation(now or operation), "seq": told["seq"]}
-    return created_answer(answer) if told["recorded"] else json_answer(answer)
+    recorded = cast("dict[str, Any]", done.result)["recorded"]
+    return created_answer(answer) if recorded else json_answer(answer)
+
+
+def _settled(
+    view: View, operation: OperationRecord, command_id: CommandId
+) -> tuple[OperationRecord, int | None]:
+    """Return the operation as it is now, and the event that holds the verdict which the command was about."""
+    command = view.command(command_id)
+    receipt_seq = None if command is None else command.receipt_seq
+    words = [
+        item.seq
+        for item in view.evidence(operation.operation_id)
+        if item.source is Source.OPERATOR and item.seq < (receipt_seq or 0)
+    ]
+    return view.operation(operation.operation_id) or operation, words[-1] if words else None
 
 
 async def _annotate(service: Service, request: Request) -> Response:

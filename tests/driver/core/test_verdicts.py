@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from driver.core.verdicts import Known, NotRecorded, Record, Verdict, VerdictFacts, rule
 from store.lifecycle import ENDED, OPEN, RANK, Effect, Evidence, Source, State, judge
 
-ASKED = Verdict(effect=Effect.NONE, note="looked", evidence=("https://example.test/1",), started_seq=2)
-LOST = VerdictFacts(state=State.UNKNOWN, started_seq=2)
+ASKED = Verdict(effect=Effect.NONE, note="looked", evidence=("https://example.test/1",), attempts=1)
+LOST = VerdictFacts(state=State.UNKNOWN)
 GIVEN = replace(LOST, effect=Effect.NONE, by=Source.OPERATOR, newest=ASKED, newest_seq=9)
 
 
@@ -75,10 +75,10 @@ def test_another_verdict_needs_an_override_and_a_reason(other: Verdict) -> None:
 
 def test_the_same_words_about_a_later_attempt_are_another_verdict() -> None:
     """A verdict speaks of the attempts that there were: one that came after it is not settled by it."""
-    later = replace(GIVEN, started_seq=14)
-    assert code(replace(ASKED, started_seq=14), later) == "already_settled"
-    undecided = replace(later, effect=Effect.UNKNOWN, by=None)
-    assert rule(replace(ASKED, started_seq=14), undecided, override=False) == Record()
+    later = replace(ASKED, attempts=2)
+    assert code(later, GIVEN) == "already_settled"
+    undecided = replace(GIVEN, effect=Effect.UNKNOWN, by=None)
+    assert rule(later, undecided, override=False) == Record()
 
 
 ARRIVALS = st.permutations(

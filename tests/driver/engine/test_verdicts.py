@@ -217,6 +217,21 @@ async def test_a_verdict_survives_a_restart_and_is_still_the_same_one(tmp_path: 
         assert (await rig.operation()).effect is Effect.OCCURRED
 
 
+async def test_what_another_journal_may_have_executed_can_be_settled_once(tmp_path: Path) -> None:
+    """An operation without an attempt here has one somewhere, perhaps: somebody can find out."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        await rig.intake.deliver([call(delivered_to=("f" * 32,))])
+        operation_id = (await rig.settled()).operation_id
+        await rig.intake.deliver([verdict(operation_id), verdict(operation_id, "v-2")])
+        (word,) = await said(rig, "operation.reconciled")
+        _, again = await receipt(rig, "v-2")
+        found = await rig.operation()
+    assert (found.reason, found.effect, found.settled) == ("journal_lost", Effect.OCCURRED, True)
+    assert word["started_seq"] is None
+    assert isinstance(again["result"], dict)
+    assert again["result"]["recorded"] is False
+
+
 async def test_what_is_not_known_cannot_be_settled_or_annotated(tmp_path: Path) -> None:
     """The receipt says so; the journal stays as it was."""
     nobody = f"op_{0:032x}"
