@@ -22,6 +22,7 @@ from driver.core.commands import (
     RunCancelData,
     RunEndData,
     ToolCallData,
+    TriageData,
 )
 from driver.engine.annotations import record_annotation
 from driver.engine.approvals import record_decision
@@ -170,6 +171,14 @@ def _report(operation: OperationRecord, effects: Effects) -> JsonObject:
     return {"operation_id": operation.operation_id, "outcome": outcome}
 
 
+def _triage(tx: Transaction, given: Given, data: TriageData) -> Done:
+    """The supervisor hears of it by the acceptance itself, once that is durable."""
+    del data
+    run = tx.run(given.run_id)
+    result: JsonObject = {"run_id": given.run_id, "unsettled": 0 if run is None else run.unsettled}
+    return Done(receipt=CommandCompleted(result=result))
+
+
 ALWAYS: Final[Mapping[str, Family]] = {
     CancelData.KIND: _cancel_command,
     RunCancelData.KIND: _cancel_run,
@@ -177,5 +186,6 @@ ALWAYS: Final[Mapping[str, Family]] = {
     ApproveData.KIND: _approve,
     ReconcileData.KIND: _reconcile,
     AnnotateData.KIND: _annotate,
+    TriageData.KIND: _triage,
 }
 """What needs nothing but the journal."""

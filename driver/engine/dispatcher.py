@@ -41,6 +41,7 @@ from driver.engine.approvals import expiry
 from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
 from driver.engine.endings import end_at_rest, lost, record_late
 from driver.engine.loss import Loss
+from driver.engine.observing import Observer
 from driver.engine.outcomes import found_by_shim, outcome
 from driver.engine.posture import Slots
 from driver.engine.queue import Queue, Waiting, granted
@@ -53,7 +54,13 @@ from driver.providers.describing import Describing
 from driver.providers.listening import Listening
 from driver.providers.protocol import Provider
 from driver.providers.readoption import Lost
-from store.events import OperationNotExecuted, OperationStarted, OperationSucceeded
+from store.events import (
+    OperationFailed,
+    OperationNotExecuted,
+    OperationStarted,
+    OperationSucceeded,
+    OperationUnknown,
+)
 from store.lifecycle import Effect
 from store.records import OperationId
 from store.transaction import Transaction
@@ -82,6 +89,7 @@ class Dispatcher:
         self._steps = Steps(around.posture, around.machine)
         self._boundary = around.boundary
         self._loss = Loss(around.journal, around.lose)
+        self._observer = Observer(around)
         self._grants: dict[OperationId, str] = {}
         self.slots = Slots(around.limits.inflight_max)
         self._queue = Queue()
@@ -224,6 +232,7 @@ class Dispatcher:
         """Steps 4 to 6."""
         self._boundary("dispatch.intent_committed")
         self._terms.warn(running.assignment.tool, running.assignment.contract)
+        await self._observer.look(running.assignment, "before")
         began = anyio.current_time()
         word: Outcome | None = await self._refused_at_last(running)
         if word is None:
@@ -248,16 +257,18 @@ class Dispatcher:
 
     async def _end(self, running: Running, newest: Attempted) -> None:
         """Step 6, and what follows from it."""
-        word = newest.outcome
+        word, tool = newest.outcome, running.assignment.tool
         step = await self._commit_outcome(running, newest)
         self._boundary("dispatch.outcome_committed")
-        provider = self._terms.readopting(running.assignment.tool)
+        provider = self._terms.readopting(tool)
         if provider is not None:
             provider.settled(running.assignment.operation_id, running.assignment.attempt)
         if running.heard is not None and not isinstance(word, OperationSucceeded):
             # an error after a cancel may be about the cancel: it is kept, and ends nothing
             assignment = running.assignment
             await self._record_late(assignment.operation_id, assignment.attempt, running.heard)
+        if isinstance(word, OperationFailed | OperationUnknown) and self._observer.observes(tool):
+            self._spawn(self._observer.look, running.assignment, "after")
         self._leave(running, step)
 
     async def _prepare(self, running: Running) -> NotSent | None:
