@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "reconcile": ("driver.cli.verdicts:reconcile", "Settle what happened, once you have looked."),
     "annotate": ("driver.cli.verdicts:annotate", "Write down what an operation is to you."),
     "probe": ("driver.cli.errands:probe", "Look in the provider whether an operation happened."),
+    "wall": ("driver.cli.triage:wall", "What a triage model would be shown of a run."),
+    "triage": ("driver.cli.triage:triage", "Wake the supervisor for a run."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
     "drain": ("driver.cli.drain:drain", "Stop the daemon without cutting off what runs."),
     "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),

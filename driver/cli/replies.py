@@ -239,6 +239,26 @@ class CommandGiven(Reply):
     operation_id: str
 
 
+class RunCommandGiven(Reply):
+    """What was accepted: the command's id, and the run that it is about."""
+
+    command_id: str
+    run_id: str
+
+
+class WallReply(Reply):
+    """What a triage model would be shown of a run."""
+
+    text: str
+    digest: str
+    size: int
+    model: str
+    unsettled: int
+    shown: int
+    left_out: int
+    waiting_for_probes: int
+
+
 class Story(Operation):
     """An operation alone."""
 

@@ -188,6 +188,13 @@ def _model_is_remote(supervisor: SupervisorTable) -> Found:
     return Clash(given[0], f'belongs to model = "openai" or "anthropic", and model is "{supervisor.model}"')
 
 
+def _model_key_is_safe(supervisor: SupervisorTable) -> Found:
+    url = supervisor.base_url
+    if url is None or supervisor.api_key_file is None or url.startswith("https:") or is_loopback(url):
+        return None
+    return Clash("base_url", "http:// sends the key in the clear beyond this machine: use https://")
+
+
 def _server_is_one(provider: ProviderTable) -> Found:
     if not isinstance(provider, McpProviderTable) or (provider.argv is None) != (provider.url is None):
         return None
@@ -376,7 +383,13 @@ DRIVER: Final = (_sockets_fit,)
 CONTROL: Final = (_plaintext_is_allowed, _certificates_need_tls, _key_needs_certificate)
 JOURNAL: Final = (_reserve_fits,)
 GATEWAY: Final = (_listening_needs_token,)
-SUPERVISOR: Final = (_model_has_name, _model_has_key, _model_has_program, _model_is_remote)
+SUPERVISOR: Final = (
+    _model_has_name,
+    _model_has_key,
+    _model_has_program,
+    _model_is_remote,
+    _model_key_is_safe,
+)
 PROVIDER: Final = (
     _server_is_one,
     _children_need_argv,

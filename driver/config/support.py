@@ -1,6 +1,7 @@
 """What the contract knows and this version does not do yet: refused by name.
 
-Part of `driver.config`; imports its models. Nothing is ignored in silence. `FEATURES` is a table: when something is built, its line goes.
+Part of `driver.config`; imports its models. Nothing is ignored in silence. `FEATURES` is a table: when
+something is built, its line goes.
 """
 
 from collections.abc import Callable, Iterator

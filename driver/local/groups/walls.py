@@ -1,4 +1,4 @@
-"""`GET /v1/supervisor/walls/{run}` and `POST /v1/runs/{run}/triage`: what a triage model sees, and to wake it.
+"""`GET /v1/supervisor/walls/{run}` and `POST /v1/runs/{run}/triage`: what a model sees, and to wake it.
 
 Part of `driver.local.groups`.
 """

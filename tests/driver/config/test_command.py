@@ -101,10 +101,11 @@ def test_a_folder_outside_the_roots_is_a_contradiction(text: str) -> None:
     assert "lies in none of the roots" in str(only)
 
 
-def test_evidence_is_refused_until_it_is_built() -> None:
-    """A command that only reads for the wall is understood, and not silently ignored."""
-    with pytest.raises(ConfigInvalid) as raised:
-        parsed(SHELL + RUN + 'argv = ["a"]\nevidence = ["b"]\n')
-    (only,) = raised.value.problems
-    assert only.unsupported
-    assert str(only).startswith("[providers.shell.tools.run] evidence: ")
+def test_evidence_is_a_command_line_like_the_tool_s_own() -> None:
+    """A list of words, or one expression that yields it; never a shell string."""
+    found = settings(SHELL + RUN + 'argv = ["a"]\nevidence = ["git", "log", "=arguments.branch"]\n')
+    evidence = found.programs["run"].evidence
+    assert evidence is not None
+    assert evidence.source == ["git", "log", "=arguments.branch"]
+    with pytest.raises(ConfigInvalid):
+        parsed(SHELL + RUN + 'argv = ["a"]\nevidence = "git log"\n')

@@ -20,7 +20,7 @@ def supported() -> Config:
 
 def test_the_supported_part_is_valid() -> None:
     """Every key of the contract that means something today is accepted."""
-    assert set(supported().providers) == {"issues", "later", "remote", "shop"}
+    assert set(supported().providers) == {"issues", "later", "remote", "shell", "shop"}
 
 
 def test_the_values_shown_are_the_defaults() -> None:
@@ -51,7 +51,6 @@ def test_exactly_what_is_not_built_is_refused() -> None:
     assert all(problem.unsupported for problem in refused)
     assert [str(problem).partition(":")[0] for problem in refused] == [
         "[gateway]",
-        "[providers.shell.tools.push] evidence",
     ]
 
 
@@ -59,9 +58,6 @@ def test_exactly_what_is_not_built_is_refused() -> None:
     "text",
     [
         '[control]\nurl = "wss://h"\nscope = "s"\ntoken_file = "t"\nintent_ack = "required"',
-        '[supervisor]\nmodel = "openai"\nmodel_name = "m"\nbase_url = "http://127.0.0.1:1"',
-        '[supervisor]\nmodel = "anthropic"\nmodel_name = "m"\napi_key_file = "k"',
-        '[supervisor]\nmodel = "command"\nargv = ["triage"]',
         "[gateway]",
         "[driver]\nallow_self_approval = true",
     ],

@@ -43,6 +43,10 @@ def clashes(text: str) -> list[str]:
         ('[supervisor]\nmodel = "command"', "[supervisor] argv: missing"),
         ('[supervisor]\nargv = ["x"]', '[supervisor] argv: belongs to model = "command"'),
         ('[supervisor]\nbase_url = "http://h"', "[supervisor] base_url: belongs to"),
+        (
+            '[supervisor]\nmodel = "openai"\nmodel_name = "m"\napi_key_file = "k"\nbase_url = "http://h/v1"',
+            "[supervisor] base_url: http:// sends the key in the clear",
+        ),
         (MCP, "[providers.x] argv: missing, as is url"),
         (STDIO + 'url = "http://h"', "[providers.x] argv: both argv and url are set"),
         (MCP + 'url = "http://h"\ncwd = "x"', "[providers.x] cwd: belongs to a server that is started"),
