@@ -17,6 +17,7 @@ from driver.core.commands import ToolCallData
 from driver.core.conclusion import Attempted
 from driver.engine.intake import Intake
 from driver.engine.posture import Posture
+from driver.engine.terms import Terms
 from driver.providers.mcp.jsonrpc import RequestId
 from driver.providers.mcp.stdio import StdioWire
 from store.events import OperationNotExecuted, OperationStarted
@@ -130,6 +131,15 @@ def any_answer_will_do() -> None:
     StdioWire._answer = answer  # type: ignore[method-assign]
 
 
+def no_readoption() -> None:
+    """Ask nobody at the start what became of the commands of an earlier life."""
+
+    def nobody(self: Terms, tool: str) -> None:
+        del self, tool
+
+    Terms.readopting = nobody  # type: ignore[method-assign]
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
@@ -142,6 +152,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             no_confirmation,
             lost_is_not_executed,
             any_answer_will_do,
+            no_readoption,
         )
     }
 )

@@ -14,7 +14,7 @@ import pytest
 from driver.faults import OF_A_CALL
 from driver.providers.command.spool import Place, Spool
 from store.records import OperationId
-from tests.driver.providers.command.stage import groups, left_of
+from tests.driver.providers.command.stage import groups, left_since
 from tests.system.audit import key_of, must_hold
 from tests.system.campaign import Campaign, Figures, Workload
 from tests.system.history import Json
@@ -54,14 +54,14 @@ def shell(made: Sandbox, **driver: object) -> None:
 @asynccontextmanager
 async def machine(zygote: Zygote, **driver: object) -> AsyncGenerator[tuple[ScriptedPlane, Sandbox]]:
     """Make a sandbox with those programs; at the end every promise holds, and nothing of them is left."""
-    before = groups()
+    before = await anyio.to_thread.run_sync(groups)
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         shell(made, **driver)
         yield plane, made
         await must_hold(made)
         plane.check()
         assert await anyio.to_thread.run_sync(left_behind, made) == []
-        assert await anyio.to_thread.run_sync(left_of, groups() - before) == set()
+        assert await anyio.to_thread.run_sync(left_since, before) == set()
 
 
 def left_behind(made: Sandbox) -> list[str]:

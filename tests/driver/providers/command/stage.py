@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from driver.providers.command.spool import Place, Spool
 from driver.providers.readoption import Finished, Readopting
 from store.records import JsonObject, OperationId
 
+GROUPS_S: Final = 60.0
+"""Far longer than any test holds a command."""
 ANY: Final = Program.declared("=arguments.argv")
 """The tool `run`: whatever its argument `argv` says."""
 DEADLINE_S = 3.0
@@ -191,6 +194,21 @@ def grouped() -> bool:
     if group is not None:
         remove(group)
     return group is not None
+
+
+def groups() -> set[Path]:
+    """Return the cgroups of commands that there are, whoever made them."""
+    parent = delegated()
+    return set() if parent is None else set(parent.glob("effectd-op_*"))
+
+
+def left_since(before: set[Path]) -> set[Path]:
+    """Return the new cgroups that stay. One of a test in another process goes when that has ended. Blocks."""
+    made = groups() - before
+    deadline = time.monotonic() + GROUPS_S
+    while (made := made & groups()) and time.monotonic() < deadline:
+        time.sleep(0.05)  # nobody is told when a cgroup goes
+    return made
 
 
 def rewrite(place: Place, **changes: str) -> None:

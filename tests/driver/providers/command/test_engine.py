@@ -202,10 +202,22 @@ async def test_nothing_is_tried_again_while_the_first_attempt_may_still_run(tmp_
 
 
 async def test_a_command_whose_provider_is_gone_from_the_configuration_is_unknown(tmp_path: Path) -> None:
-    """Nobody is left who could be asked: the start decides as for any other provider."""
+    """Nobody is left who could be asked: the start decides as for any other provider.
+
+    What the program leaves when it has ended, a later start takes away.
+    """
     gate = Gate(tmp_path)
     await begun(tmp_path, "true", gate)
     async with engine(tmp_path, ScriptedProvider()) as rig:
         settled = await rig.settled()
         assert (settled.state, settled.reason) == (State.UNKNOWN, "crash_window")
+    (folder,) = (tmp_path / "state" / "spool").glob("*/*")
+    spool = Spool(tmp_path / "state" / "spool")
+    control = spool.place(OperationId(folder.parent.name), 1).open_control()
+    assert control is not None
     await gate.open()
+    with anyio.fail_after(60):
+        await anyio.wait_readable(control)
+    os.close(control)
+    await anyio.to_thread.run_sync(spool.tidy, ())
+    assert not folder.exists()
