@@ -39,9 +39,6 @@ OF_A_CALL: Final = (
     "dispatch.before_call",
     "dispatch.answered",
     "dispatch.outcome_committed",
-    "supervisor.attempt_recorded",
-    "supervisor.answered",
-    "supervisor.recorded",
     "link.welcomed",
     "link.sent",
     "link.acknowledged",
@@ -53,6 +50,9 @@ OF_THE_WAY_BACK: Final = (
     "probe.recorded",
     "errand.taken",
     "errand.done",
+    "supervisor.attempt_recorded",
+    "supervisor.answered",
+    "supervisor.recorded",
 )
 """The boundaries of what follows where an outcome is not known, or is taken back."""
 
