@@ -17,6 +17,7 @@ from store.histories import Histories, HistoriesCheck
 from store.inspection import broken_link
 from store.lifecycle import ENDED, Effect, Judgement, Source, Standing, State, guards, is_erasable, is_listed
 from store.projection import standing_of
+from store.proofs import ProofsCheck
 from store.records import IDENTICAL_DEFAULT, Chain
 from store.tables import Row, operation_row
 from store.view import View
@@ -454,6 +455,7 @@ def bounded() -> tuple[Check, ...]:
         _Payloads(),
         _Commands(),
         _Operations(),
+        ProofsCheck(),
         _Deliveries(),
         _DeadLetters(),
         HistoriesCheck(),

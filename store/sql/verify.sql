@@ -52,6 +52,9 @@ FROM
   LEFT JOIN remains AS m ON m.seq = o.accepted_seq
 WHERE o.id > ? ORDER BY o.id LIMIT ?;
 
+-- name: verify_effects
+SELECT id, operation_id, effect, effect_by, attempt_count FROM operations WHERE id > ? ORDER BY id LIMIT ?;
+
 -- name: verify_runs
 SELECT
   r.id, r.run_id, r.operations, r.unsettled, count(o.id), coalesce(sum(o.listed), 0)

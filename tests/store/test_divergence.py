@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from store.checks import bounded
 from store.events import Draft
 from store.journal import Journal
 from store.lifecycle import Effect
@@ -71,6 +72,26 @@ async def test_each_pair_is_reported_once(opened: Open) -> None:
         await journal.transact(recording(late(1, effect=Effect.NONE), late(1, effect=Effect.UNKNOWN)))
         _, diverged = await told(journal)
     assert [item["evidence"] for item in diverged] == [[4, 5], [4, 7]]
+
+
+def nothing(*_: object) -> tuple[Draft, ...]:
+    """What follows from any event."""
+    return ()
+
+
+async def test_a_contradiction_that_nobody_said_is_found(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: without what follows from an event, verify says what is missing."""
+    monkeypatch.setattr("store.consequences.of_event", nothing)
+    async with opened() as journal:
+        await journal.transact(recording(*BEGUN, failed(1, effect=Effect.NONE), late(1)))
+        found, diverged = await told(journal)
+        checks = [check for check in bounded() if check.name == "effects"]
+        await journal.read(lambda view: [check.page(view) for check in checks])
+    assert (found.effect, diverged) == (Effect.OCCURRED, [])
+    (finding,) = checks[0].findings
+    assert "contradicts itself, and no event says so" in finding.problem
 
 
 async def test_weaker_words_and_other_attempts_contradict_nothing(opened: Open) -> None:
