@@ -8,6 +8,7 @@ StoreError
 │   ├── NetworkFileSystem        its locks and its fsync cannot be relied on
 │   ├── IdentityUnreadable       `CURRENT` is not what effectd writes
 │   ├── IdentityMissing          a journal without `CURRENT`
+│   ├── BackupNotAlone           a backup without `CURRENT`, and something of another journal beside it
 │   ├── JournalMissing           `CURRENT` without its journal
 │   ├── JournalEmptied           the file has no bytes
 │   ├── JournalTruncated         the file is shorter than it says
@@ -23,6 +24,10 @@ StoreError
 │   └── SettingNotTaken          SQLite did not take a setting that durability rests on
 ├── NoRoomForGeneration          after a failed fsync: no room to copy the journal; exit code 71
 ├── JournalFailed                the journal cannot be relied on any more; exit code 70
+├── BackupRefused                no backup was made
+│   ├── BackupExists             something has its name
+│   ├── BackupUnwritable         the operating system refused
+│   └── BackupDamaged            the journal does not hold what it says
 ├── JournalClosed                asked after the journal was closed
 ├── QueueFull                    too many lazy writes wait
 └── ImpossibleEvent              an event that contradicts the journal: a bug of ours
@@ -114,6 +119,18 @@ class IdentityMissing(OpenRefused):
             path,
             "a journal without the file CURRENT beside it: it was copied here, or CURRENT was lost",
             "Restore the whole state folder from a backup, or move the journal away to begin a new history.",
+        )
+
+
+class BackupNotAlone(OpenRefused):
+    """A backup was put where something of another journal stands."""
+
+    def __init__(self, path: Path, beside: tuple[str, ...]) -> None:
+        self.beside = beside
+        super().__init__(
+            path,
+            f"a backup, and beside it {', '.join(beside)} of another journal",
+            "Restore a backup into an empty state folder: move everything else away; nothing was changed.",
         )
 
 
@@ -302,6 +319,45 @@ class JournalFailed(StoreError):
         super().__init__(
             f"the journal failed during {during}: {detail}. Nothing more is written; "
             "check the disk and its room, then start effectd again: it reads what is true from the file."
+        )
+
+
+class BackupRefused(StoreError):
+    """No backup was made, and nothing is left of the attempt."""
+
+    def __init__(self, path: Path, problem: str, advice: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {problem}. {advice}")
+
+
+class BackupExists(BackupRefused):
+    """Something stands where the backup was to be."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "is there already, and is never overwritten", "Choose another name.")
+
+
+class BackupUnwritable(BackupRefused):
+    """It could not be written."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            path,
+            f"the backup could not be made ({detail})",
+            "Choose a folder that effectd's user can write (under systemd: within the state folder), with "
+            "room for the whole journal.",
+        )
+
+
+class BackupDamaged(BackupRefused):
+    """What was copied does not hold what it says."""
+
+    def __init__(self, path: Path, subject: str, problem: str, count: int) -> None:
+        self.count = count
+        super().__init__(
+            path,
+            f"no backup was made: the journal is damaged ({subject}: {problem}; {count} findings)",
+            "Run 'effectd verify', and keep the backups that you have.",
         )
 
 

@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Final, Generic, TypeAlias, TypeVar, cast
 
 import anyio
@@ -183,6 +184,7 @@ class Journal:
         self._watches: Final[list[CommitWatch]] = []
         self._room = anyio.Event()
         self._wake = anyio.Event()
+        self._hold = anyio.Lock()
         self._idle = False
         """Whether nobody wants anything, and secrets can be erased."""
         self._debt = NO_DEBT
@@ -237,6 +239,21 @@ class Journal:
     def watch(self, watch: CommitWatch) -> None:
         """Call `watch` in the event loop after each commit that wrote. It must not block, nor raise."""
         self._watches.append(watch)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[Path]:
+        """Let the journal's file stand still while the block lasts, and yield its path.
+
+        Commits go on, into the `-wal` alone, which only grows meanwhile. One at a time. Raises as `read`.
+        """
+        async with self._hold:
+            self._writer.held = True
+            try:
+                await self.read(lambda _: None)  # whatever was copying pages into the file has ended
+                yield self._opened.path
+            finally:
+                self._writer.held = False
+                self._wake.set()  # there may be old copies of secrets in the `-wal`
 
     @property
     def key(self) -> DigestKey:
@@ -364,12 +381,12 @@ class Journal:
     def _may_erase(self) -> bool:
         """Whether a commit of its own, or an empty `-wal`, would leave fewer secrets in the files."""
         acknowledged = self._debt.waiting and bool(self._later)
-        return self._debt.due or acknowledged or self._writer.holds_erased
+        return self._debt.due or acknowledged or (self._writer.holds_erased and not self._writer.held)
 
     @property
     def _may_empty_wal(self) -> bool:
         """Whether old copies of erased secrets can go from the `-wal` without holding anybody up."""
-        return self._idle and not self._debt.due and self._writer.holds_erased
+        return self._idle and not self._debt.due and self._writer.holds_erased and not self._writer.held
 
     @property
     def _is_urgent(self) -> bool:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from store import files, generation
+from store.adoption import adopt, settle
 from store.connection import JournalConnection, configure, connect
 from store.creation import create
-from store.errors import FolderUnusable, JournalDamaged
+from store.errors import FolderUnusable, IdentityMissing, JournalDamaged
 from store.folder import Folder, entered
 from store.head import Ledger, read_head
 from store.identity import Identity, read_identity
@@ -71,7 +72,10 @@ def _found(
 
 
 def _identity(folder: Folder, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Identity:
-    identity = read_identity(folder.path)
+    try:
+        identity = read_identity(folder.path)
+    except IdentityMissing as stray:
+        return adopt(folder.path, stray)
     if identity is not None and identity.journal is not None:
         return identity
     unfinished = None if identity is None else identity.file_id
@@ -97,6 +101,7 @@ async def open_connection(
             missing_ok=True
         )  # the lock is ours alone now: another program's, and it is gone
         migrate(raw)
+        settle(raw)
         ledger = Ledger(raw, read_head(raw), opened.key)
         writer = Writer(ledger, opened.path, settings, clock=clock, boundary=boundary)
         # what an earlier life left in the -wal goes into the file, and the -wal begins anew under other salts

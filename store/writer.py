@@ -143,6 +143,8 @@ class Writer:
         self._wal_bytes = self._wal_bytes_before = 0
         self.holds_erased = ledger.head.key_check is not None
         """Whether the `-wal` may hold old copies of pages whose secrets were erased since."""
+        self.held = False
+        """Whether the file must stand still: then commits go to the `-wal` alone."""
         self.look()
 
     def commit(self, units: Sequence[Callable[[Transaction], object]]) -> Committed:
@@ -170,7 +172,7 @@ class Writer:
         self.holds_erased |= erased.anything
         if done.wrote or erased.anything:
             self._after_commit()
-        if erased.demanded and not owing.due:
+        if erased.demanded and not owing.due and not self.held:
             self._empty_wal()  # whoever waits for this commit is told that it is gone
         return Committed(
             outcomes=done.outcomes,
@@ -242,6 +244,8 @@ class Writer:
         SQLite does not tell how many it holds, and the file does not shrink when it begins anew; so they are
         estimated from the last time, and a file that grows has certainly as many as it is long.
         """
+        if self.held:
+            return False
         if self._commits_in_wal * self._pages_a_commit >= CHECKPOINT_PAGES:
             return True
         return self._wal_bytes > max(CHECKPOINT_BYTES, self._wal_bytes_before)
