@@ -4,6 +4,7 @@ The tests are packages that mirror the tree (`tests.store`, `tests.driver.core`,
 a model or a fake from another.
 """
 
+import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -20,6 +21,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let every process gather what its tests report, and keep together what belongs together."""
     config.pluginmanager.register(Reporter())
     config.pluginmanager.register(Lanes())
+    _hear_interrupts()
+
+
+def _hear_interrupts() -> None:
+    """Take back that a shell, which starts us in the background, lets us and ours ignore SIGINT.
+
+    Tests send it to processes of theirs.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 settings.register_profile("effectd", deadline=None, print_blob=True)
