@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -194,5 +195,51 @@ async def test_a_model_that_is_down_stops_nobody(zygote: Zygote) -> None:
         await plane.until(lambda: said(plane, "supervisor.verdict"))
         (verdict,) = said(plane, "supervisor.verdict")
         assert verdict["data"]["status"] == "fallback"
+        assert await life.stop() == 0
+        await must_hold(made)
+
+
+def watched(made: Sandbox, **tool: object) -> Path:
+    """A program that leaves a file, and a reading command that lists what is there. Returns the folder."""
+    folder = made.root / "files"
+    folder.mkdir()
+    script = "import sys; open(sys.argv[1], 'w').close()"
+    argv = [sys.executable, "-I", "-S", "-c", script, "=arguments.name"]
+    contract = {"argv": argv, "evidence": ["ls"], **tool}
+    shell = {"kind": "command", "cwd": str(folder), "roots": [str(folder)]}
+    made.configure(providers__shell=shell, providers__shell__tools__touch=contract)
+    return folder
+
+
+async def test_what_a_reading_command_saw_stands_on_the_wall_and_the_rules_read_it(zygote: Zygote) -> None:
+    """Run before the call and after it: the file that was not there, and is there now."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        watched(made)
+        life = made.start(EFFECTD_FAULT_AFTER_EFFECT="shell/touch")
+        await plane.give(call("cmd-1", "shell/touch", name="made.txt"))
+        assert (await plane.receipt_of("cmd-1"))["kind"] == "operation.unknown"
+        assert await life.stop() == 0
+        made.configure(**{**made.tables, "supervisor": {"min_age_s": 0, "interval_s": 0.1}})
+        life = made.start()
+        await plane.until(lambda: said(plane, "operation.reconciled"))
+        (word,) = said(plane, "operation.reconciled")
+        assert (word["data"]["effect"], word["data"]["actor"]) == ("occurred", "supervisor:rules")
+        assert await life.stop() == 0
+        await must_hold(made)
+
+
+async def test_a_crash_before_the_call_is_seen_as_no_change(zygote: Zygote) -> None:
+    """The look before is durable, the one after is made by the next life."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        folder = watched(made)
+        await plane.give(call("cmd-1", "shell/touch", name="made.txt"))
+        assert await made.start(kill_at="dispatch.before_call").exit_code() == KILLED
+        made.configure(**{**made.tables, "supervisor": {"min_age_s": 0, "interval_s": 0.1}})
+        life = made.start()
+        assert (await plane.receipt_of("cmd-1"))["kind"] == "operation.unknown"
+        assert not list(folder.iterdir())
+        await plane.until(lambda: said(plane, "operation.reconciled"))
+        (word,) = said(plane, "operation.reconciled")
+        assert (word["data"]["effect"], word["best_effort"]) == ("none", True)
         assert await life.stop() == 0
         await must_hold(made)

@@ -9,7 +9,10 @@ What it prints on both outputs is kept up to a bound; its exit code, where it is
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -17,7 +20,7 @@ from anyio.abc import Process
 
 from driver.core.attempts import ToolCall
 from driver.providers.command.errors import Refused
-from driver.providers.command.launch import Launch, fill_evidence, locate
+from driver.providers.command.launch import fill_evidence, locate
 from driver.providers.command.settings import CommandSettings
 
 LOOK_S: Final = 5.0
@@ -25,28 +28,42 @@ LOOK_S: Final = 5.0
 PRINTED_BYTES_MAX: Final = 16_384
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Command:
+    """What is started, and where."""
+
+    words: tuple[str, ...]
+    folder: Path
+    env: Mapping[str, str]
+
+
 async def look(settings: CommandSettings, call: ToolCall) -> str | None:
     """Return what the tool's reading command prints; None where it could not run, or did not end in time."""
     try:
-        filled = fill_evidence(settings, call)
-        launch = await anyio.to_thread.run_sync(locate, settings, filled)
+        command = await anyio.to_thread.run_sync(_located, settings, call)
     except Refused:
         return None
+    return await _printed(command)
+
+
+def _located(settings: CommandSettings, call: ToolCall) -> _Command:
+    """Find the program and the folder, as a call does. Blocks. Raises `Refused`."""
+    launch = locate(settings, fill_evidence(settings, call))
     try:
-        return await _printed(launch)
+        return _Command(words=(launch.path, *launch.argv[1:]), folder=launch.folder_path, env=launch.env)
     finally:
         launch.close()
 
 
-async def _printed(launch: Launch) -> str | None:
+async def _printed(command: _Command) -> str | None:
     try:
         process = await anyio.open_process(
-            [launch.path, *launch.argv[1:]],
+            command.words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            cwd=launch.folder_path,
-            env=launch.env,
+            cwd=command.folder,
+            env=command.env,
             start_new_session=True,
         )
     except OSError:
