@@ -18,6 +18,7 @@ from functools import singledispatch
 from typing import Any, Final, Literal
 
 from store.events import (
+    ApprovalRequested,
     AttemptEnded,
     EventData,
     LateResult,
@@ -124,6 +125,12 @@ def follow(operation: OperationRecord, fact: Fact) -> dict[str, Any]:
 @singledispatch
 def _follow(data: EventData, fact: Fact) -> dict[str, Any]:
     return {}
+
+
+@_follow.register
+def _(data: ApprovalRequested, fact: Fact) -> dict[str, Any]:
+    # it may have ended before, and somebody wants another attempt
+    return {"ended_at": None, "reason": None}
 
 
 @_follow.register

@@ -38,6 +38,8 @@ class Attempted:
     attempt: int
     phase: str | None
     outcome: Outcome
+    cleared: bool = False
+    """Whether somebody found out since that it did not happen."""
 
     @property
     def sent(self) -> bool:
@@ -47,7 +49,7 @@ class Attempted:
     @property
     def doubtful(self) -> bool:
         """Whether nobody knows if it happened."""
-        return self.outcome.effect is Effect.UNKNOWN
+        return self.outcome.effect is Effect.UNKNOWN and not self.cleared
 
 
 def conclude(attempts: Sequence[Attempted], unsent: OperationNotExecuted | None = None) -> Outcome:

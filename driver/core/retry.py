@@ -1,7 +1,7 @@
-"""Whether an operation gets another attempt: what its contract asks for, within rule R.
+"""Whether an operation gets another attempt by itself: what its contract asks for, within rule R.
 
-Part of `driver.core`, pure: imports `driver.core.{contracts,conclusion}` and `store.events`; time arrives as
-facts, chance as an argument. Definition of rule R: docs/protocol.md, section 4.
+Part of `driver.core`, pure: imports `driver.core.{contracts,conclusion}` and `store`'s values; time arrives
+as facts, chance as an argument. Definition of rule R: docs/protocol.md, section 4.
 
 Theory of operation
 -------------------
@@ -11,13 +11,13 @@ Two questions, and both must be answered with yes:
   command lives until then, and the outcome is one that another try can better: nothing was sent because
   nobody could be reached; or an answer that is no last word; or no answer at all. An answer that was a plain
   failure, a wrong call, a cancel or an expiry is final.
-* *May it run again?* (`permit`) Reads may. A write may where every attempt so far is proven not to have
-  happened; or where the provider deduplicates: the contract that the first attempt was recorded under and
-  today's both say so, with the same key carrier, and the new attempt's whole budget ends before the provider
-  forgets the key.
+* *May it run again?* (`permit`) Reads may. A write may (a) where every attempt so far is proven not to have
+  happened, and none of them can land any more; or (b) where the provider deduplicates: the contract that the
+  first attempt was recorded under and today's both say so, with the same key carrier, and the new attempt's
+  whole budget ends before the provider forgets the key.
 
 All but the outcome is looked at again (`forbid`) in the transaction that records the intent, because waiting
-took time.
+took time. Where somebody asks for the attempt, only the second question is asked: `driver.core.revival`.
 """
 
 from dataclasses import dataclass
@@ -77,15 +77,19 @@ class Case:
     contract: Contract
     write: bool
     attempts: int
-    first: First
+    first: First | None
+    """None where there was none."""
     doubtful: bool
     """Whether any attempt may have happened."""
     now: Clocks
     expires_at: datetime | None
     """When the command expires: nothing moves this."""
+    lands_until: datetime | None = None
+    """Until when an attempt that is proven not to have happened by then may still do so; None: none may."""
 
 
 Obstacle: TypeAlias = Literal["not_deduplicated", "another_key", "clock_went_back", "past_horizon"]
+"""What stands against (b)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +134,12 @@ def forbid(case: Case, at: datetime) -> Enough | None:
 
 def permit(case: Case, at: datetime) -> Obstacle | None:
     """Return what in rule R stands against another attempt at `at`, now or later; None where nothing does."""
-    if not case.write or not case.doubtful:
+    landing = case.lands_until is not None and at < case.lands_until
+    if not case.write or not (case.doubtful or landing):
         return None
     first, contract = case.first, case.contract
+    if first is None:
+        return "not_deduplicated"
     horizons = (first.dedupe_horizon_s, contract.dedupe_horizon_s)
     if not (first.idempotent and contract.idempotent) or None in horizons:
         return "not_deduplicated"

@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 from driver.core.contracts import Contract
 from driver.core.redaction import Redaction
 from driver.core.reports import Redactor
-from driver.engine.history import rests
+from driver.engine.history import has_begun, rests
 from driver.engine.machine import Machine
 from driver.engine.queue import Waiting
 from driver.engine.terms import Terms
 from driver.engine.withheld import withheld
 from store.events import Draft, EventData, OperationStarted
-from store.lifecycle import State
+from store.lifecycle import ENDED, State
 from store.records import (
     CommandId,
     Digest,
@@ -51,6 +51,8 @@ class Assignment:
     needs_approval: bool = False
     granted: str | None = None
     """The request that this process life heard a grant of."""
+    revived_by: CommandId | None = None
+    """The command that asks for this attempt, where its operation has ended."""
 
     def draft(self, data: EventData) -> Draft:
         """Return the draft of an event about this operation."""
@@ -85,6 +87,7 @@ class Assignment:
             traceparent=self.traceparent,
             unapproved=self.needs_approval and self.granted is None,
             granted=self.granted,
+            revived_by=self.revived_by,
         )
 
     def deadline(self, now: datetime) -> datetime:
@@ -93,15 +96,21 @@ class Assignment:
         return own if self.expires_at is None else min(own, self.expires_at)
 
 
-def may_begin(view: View, record: OperationRecord) -> bool:
-    """Whether the operation still waits for an attempt: its first, or another one."""
+def may_begin(view: View, record: OperationRecord, revived_by: CommandId | None = None) -> bool:
+    """Whether the operation still waits for an attempt: its first, or another one.
+
+    One that has ended does where the command `revived_by` is open, and no attempt has begun since.
+    """
+    if record.state in ENDED:
+        command = None if revived_by is None else view.command(revived_by)
+        return command is not None and command.receipt_seq is None and not has_begun(record, command)
     return record.state in (State.ACCEPTED, State.AWAITING_APPROVAL) or rests(view, record)
 
 
 def load(view: View, place: Waiting, terms: Terms) -> Assignment | None:
     """Return the whole of a waiting operation; None where it has ended, or was erased, meanwhile."""
     record = view.operation(place.operation_id)
-    if record is None or not may_begin(view, record):
+    if record is None or not may_begin(view, record, place.revived_by):
         return None
     return _load(view, record, place, terms, record.attempt_count + 1)
 
@@ -154,6 +163,7 @@ def _load(
         # what a person was asked about waits for that person, whatever the contract says by now
         needs_approval=contract.approval == "required" or record.state is State.AWAITING_APPROVAL,
         granted=place.granted,
+        revived_by=place.revived_by,
     )
 
 

@@ -19,20 +19,23 @@ from driver.core.commands import (
     CompensateData,
     EraseData,
     ReconcileData,
+    RetryData,
     RunCancelData,
     RunEndData,
     ToolCallData,
     TriageData,
 )
+from driver.core.identity import compensation_id
 from driver.engine.annotations import record_annotation
 from driver.engine.approvals import record_decision
 from driver.engine.endings import end_at_rest
+from driver.engine.erasing import record_erasure
 from driver.engine.history import runs
+from driver.engine.proof import asked_for, operation_of
 from driver.engine.verdicts import record_verdict
 from store.events import CommandCompleted, CommandFailed, OperationNotExecuted
-from driver.engine.erasing import record_erasure
 from store.lifecycle import OPEN
-from store.records import CommandId, JsonObject, OperationId, OperationRecord, Origin, RunId
+from store.records import CommandId, CommandRecord, JsonObject, OperationId, OperationRecord, Origin, RunId
 from store.transaction import Transaction
 
 CANCEL_PAGE: Final = 500
@@ -128,7 +131,7 @@ def _end_run(tx: Transaction, given: Given, data: RunEndData) -> Done:
 def _cancel_command(tx: Transaction, given: Given, data: CancelData) -> Done:
     del given
     target = tx.command(data.target_command_id)
-    operation = None if target is None or target.operation_id is None else tx.operation(target.operation_id)
+    operation = None if target is None else _subject(tx, target)
     if operation is None:
         message = (
             f"no operation of a command {data.target_command_id} is known here: there is nothing to cancel"
@@ -145,8 +148,8 @@ def _cancel_run(tx: Transaction, given: Given, data: RunCancelData) -> Done:
     after = 0
     while page := tx.open_commands(given.run_id, after, CANCEL_PAGE):
         for command in page:
-            operation = None if command.operation_id is None else tx.operation(command.operation_id)
-            if operation is not None:
+            operation = None if command.command_id == given.command_id else _subject(tx, command)
+            if operation is not None and operation.operation_id not in cancelling:
                 effects = _cancel(tx, operation)
                 ended.extend(effects.ended)
                 cancelling.extend(effects.cancelling)
@@ -156,9 +159,21 @@ def _cancel_run(tx: Transaction, given: Given, data: RunCancelData) -> Done:
     return Done(receipt=CommandCompleted(result=result), effects=effects)
 
 
+def _subject(tx: Transaction, command: CommandRecord) -> OperationRecord | None:
+    """Return the operation that is cancelled with a command: its own, or the one that it has executed."""
+    if command.operation_id is not None:
+        return tx.operation(command.operation_id)
+    about = operation_of(tx, command) if command.kind in (RetryData.KIND, CompensateData.KIND) else None
+    if about is None or command.kind == RetryData.KIND:
+        return None if about is None else tx.operation(about)
+    compensation = tx.command(compensation_id(about))
+    executed = None if compensation is None else compensation.operation_id
+    return None if executed is None else tx.operation(executed)
+
+
 def _cancel(tx: Transaction, operation: OperationRecord) -> Effects:
-    """Where no attempt runs the operation ends here; else the dispatcher is asked."""
-    if operation.state not in OPEN:
+    """Where no attempt runs the operation ends, or the wish for another one; else the dispatcher is asked."""
+    if operation.state not in OPEN and asked_for(tx, operation.operation_id) is None:
         return NO_EFFECTS
     if runs(tx, operation):
         return Effects(cancelling=(operation.operation_id,))
@@ -179,6 +194,11 @@ def _triage(tx: Transaction, given: Given, data: TriageData) -> Done:
     return Done(receipt=CommandCompleted(result=result))
 
 
+def _erase(tx: Transaction, given: Given, data: EraseData) -> Done:
+    del data
+    return Done(receipt=record_erasure(tx, given.run_id))
+
+
 ALWAYS: Final[Mapping[str, Family]] = {
     CancelData.KIND: _cancel_command,
     RunCancelData.KIND: _cancel_run,
@@ -186,6 +206,7 @@ ALWAYS: Final[Mapping[str, Family]] = {
     ApproveData.KIND: _approve,
     ReconcileData.KIND: _reconcile,
     AnnotateData.KIND: _annotate,
+    EraseData.KIND: _erase,
     TriageData.KIND: _triage,
 }
 """What needs nothing but the journal."""

@@ -37,6 +37,7 @@ from driver.core.conclusion import Attempted, Outcome
 from driver.core.contracts import ToolName
 from driver.core.probes import is_look
 from driver.core.reports import judge
+from driver.core.revival import ERASED
 from driver.engine.approvals import expiry
 from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
 from driver.engine.endings import end_at_rest, lost, record_late
@@ -61,7 +62,7 @@ from store.events import (
     OperationSucceeded,
     OperationUnknown,
 )
-from store.lifecycle import Effect
+from store.lifecycle import ENDED
 from store.records import OperationId
 from store.transaction import Transaction
 
@@ -86,7 +87,7 @@ class Dispatcher:
         self._limits = around.limits
         self._clock = around.clock
         self._machine = around.machine
-        self._steps = Steps(around.posture, around.machine)
+        self._steps = Steps(around.posture, around.machine, around.terms)
         self._boundary = around.boundary
         self._loss = Loss(around.journal, around.lose)
         self._observer = Observer(around)
@@ -218,6 +219,7 @@ class Dispatcher:
         """Steps 2 to 6 for an operation that waited; its slot is taken."""
         assignment = await self._journal.read(lambda view: load(view, place, self._terms))
         if assignment is None:
+            await self._give_up(place)
             self._release(place.operation_id)
             return
         running = self._enter(assignment)
@@ -341,6 +343,18 @@ class Dispatcher:
         )
         return step
 
+    async def _give_up(self, place: Waiting) -> None:
+        """End the wish for another attempt of an operation that cannot be called any more."""
+        if place.revived_by is None:
+            return
+
+        def withdraw(tx: Transaction) -> None:
+            record = tx.operation(place.operation_id)
+            if record is not None and may_begin(tx, record, place.revived_by):
+                end_at_rest(tx, record, None, ERASED)
+
+        await self._journal.transact(withdraw)
+
     async def _record_late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
         def record(tx: Transaction) -> bool:
             found = tx.operation(operation_id)
@@ -374,14 +388,21 @@ class Dispatcher:
     async def _end_waiting(
         self, operation_ids: Sequence[OperationId], reason: OperationNotExecuted | None = None
     ) -> None:
-        """End those of these operations of which no attempt runs; without a `reason`, those that are late."""
+        """End those of these operations of which no attempt runs; without a `reason`, those that are late.
+
+        Of one that has ended, what ends is the wish for another attempt.
+        """
 
         def end(tx: Transaction) -> list[OperationId]:
             ended: list[OperationId] = []
             for operation_id in operation_ids:
                 record = tx.operation(operation_id)
                 why = reason or (None if record is None else expiry(tx, record))
-                if record is not None and why is not None and may_begin(tx, record):
+                if (
+                    record is not None
+                    and why is not None
+                    and (record.state in ENDED or may_begin(tx, record))
+                ):
                     end_at_rest(tx, record, why)
                     ended.append(operation_id)
             return ended
@@ -391,11 +412,11 @@ class Dispatcher:
 
     async def _refused_at_last(self, running: Running) -> OperationNotExecuted | None:
         """Step 4. For a further attempt the evidence is looked at once more, too."""
-        if running.assignment.attempt > 1:
-            known = await self._journal.read(lambda view: view.operation(running.assignment.operation_id))
-            if known is not None and known.effect is Effect.OCCURRED:
-                message = "an earlier attempt turned out to have happened"
-                return OperationNotExecuted(reason="cancelled", message=message)
+        assignment = running.assignment
+        if assignment.attempt > 1 or assignment.revived_by is not None:
+            doubt = await self._journal.read(lambda view: self._steps.doubt(view, running))
+            if doubt is not None:
+                return doubt
         return self._steps.refusal(running, self._clock())
 
     def _tool_call(self, running: Running, *, timeout_s: float) -> ToolCall:

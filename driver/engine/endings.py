@@ -12,12 +12,21 @@ from driver.core.conclusion import Attempted, conclude, ended
 from driver.core.contracts import Contract
 from driver.core.reports import judge
 from driver.core.retry import Again, Enough, can_be_bettered, decide, forbid
-from driver.engine.history import case, duration_ms, late_success, past, rests
+from driver.core.revival import Refusal
+from driver.engine.history import case, duration_ms, last_word, late_success, past, rests
 from driver.engine.machine import Machine
 from driver.engine.outcomes import late_result, outcome
+from driver.engine.proof import asked_for, is_revived
 from driver.engine.withheld import redactor
-from store.events import Draft, EventData, OperationNotExecuted, OperationSucceeded, OperationUnknown
-from store.lifecycle import Effect
+from store.events import (
+    CommandFailed,
+    Draft,
+    EventData,
+    OperationNotExecuted,
+    OperationSucceeded,
+    OperationUnknown,
+)
+from store.lifecycle import ENDED, Effect
 from store.records import OperationId, OperationRecord
 from store.transaction import Transaction
 from store.view import View
@@ -55,10 +64,38 @@ def end_attempt(
     return decision
 
 
-def end_at_rest(tx: Transaction, record: OperationRecord, unsent: OperationNotExecuted | None) -> None:
-    """Record the end of an operation of which no attempt runs. `unsent` says why none follows."""
+def end_at_rest(
+    tx: Transaction,
+    record: OperationRecord,
+    unsent: OperationNotExecuted | None,
+    refused: Refusal | None = None,
+) -> None:
+    """Record the end of an operation of which no attempt runs. `unsent` says why none follows.
+
+    One that had ended before, and of which somebody wants another attempt, is what it was: the command that
+    asked for the attempt ends, for this reason or as `refused`.
+    """
+    if is_revived(tx, record):
+        _withdraw(tx, record, refused or _refusal(unsent))
+        return
     last = late_success(tx, record) or conclude(past(tx, record), unsent)
     tx.append(draft(record.operation_id, last))
+
+
+def _withdraw(tx: Transaction, record: OperationRecord, refused: Refusal) -> None:
+    """Record that the attempt which somebody asked for does not begin."""
+    command = asked_for(tx, record.operation_id)
+    if record.state not in ENDED:
+        tx.append(draft(record.operation_id, last_word(tx, record)))
+    if command is not None:
+        failed = CommandFailed(code=refused.code, message=refused.message)
+        tx.append(Draft(data=failed, command_id=command.command_id))
+
+
+def _refusal(unsent: OperationNotExecuted | None) -> Refusal:
+    assert unsent is not None, "an attempt that does not begin has a reason"
+    message = f"the attempt did not begin ({unsent.reason}), and the operation is what it was"
+    return Refusal(unsent.reason, message if unsent.message is None else f"{message}: {unsent.message}")
 
 
 def forbidden(view: View, record: OperationRecord, contract: Contract, machine: Machine) -> Enough | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import anyio
 from anyio.abc import TaskStatus
 
-from driver.core.commands import ProbeData
+from driver.core.commands import ProbeData, RetryData
 from driver.engine.alarms import raise_alarms
 from driver.engine.commands import Commands, Family
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
@@ -21,6 +21,7 @@ from driver.engine.probe_loop import ProbeLoop
 from driver.engine.probing import Prober
 from driver.engine.recovery import Recovered, recover
 from driver.engine.remedies import Remedies
+from driver.engine.retrying import RetryCommand
 from driver.engine.surroundings import Surroundings
 
 
@@ -37,6 +38,7 @@ class Engine:
             {"probe": lambda view, record: prober.refusal(view, record.operation_id) is None}
         )
         self._probe_command = ProbeCommand(around, prober)
+        self._retry_command = RetryCommand(around, self.dispatcher)
         self.commands = Commands(self._families())
         self.intake = Intake(around, self.dispatcher, self.commands, self.errands)
         self.local = LocalDesk(journal=around.journal, intake=self.intake, posture=around.posture)
@@ -84,8 +86,14 @@ class Engine:
 
     def _families(self) -> Mapping[str, Family]:
         """What does the commands that need more than the journal."""
-        return {ProbeData.KIND: self._probe_command.accept}
+        return {
+            ProbeData.KIND: self._probe_command.accept,
+            RetryData.KIND: self._retry_command.accept,
+        }
 
     def _carriers(self) -> Mapping[str, Carry]:
         """What carries out the commands whose receipt comes later."""
-        return {ProbeData.KIND: self._probe_command.carry}
+        return {
+            ProbeData.KIND: self._probe_command.carry,
+            RetryData.KIND: self._retry_command.carry,
+        }

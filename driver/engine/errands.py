@@ -50,10 +50,15 @@ class Errand:
     """What the journal says of it later than this may be its own doing."""
 
 
-Carry: TypeAlias = Callable[[Errand], Awaitable[Receipt]]
+class Postponed(Exception):
+    """The daemon may not act now: the errand is to be carried out anew when it may."""
+
+
+Carry: TypeAlias = Callable[[Errand], Awaitable[Receipt | None]]
 """Carries out the errands of one kind, and returns their receipt, once all that it tells of is durable.
 
-It must be able to go on where a crash, or a cancel, has left it.
+None: the receipt is recorded already. It must be able to go on where a crash, a cancel or its own `Postponed`
+has left it.
 """
 
 
@@ -106,13 +111,20 @@ class Errands:
             receipt = await self._carriers[errand.data.KIND](errand)
         except StoreError:
             raise  # a journal that fails stops the daemon
+        except Postponed:
+            self._under_way -= 1
+            self._waiting.append(errand)
+            return
         except Exception as exc:
             log.exception("errand_failed", command_id=errand.command_id, kind=errand.data.KIND)
             receipt = CommandFailed(
                 code="internal", message=f"a bug in effectd: {type(exc).__name__}; see its log"
             )
-        draft = Draft(data=receipt, run_id=errand.run_id, command_id=errand.command_id, origin=errand.origin)
         self._boundary("errand.done")
+        if receipt is None:
+            self._under_way -= 1
+            return
+        draft = Draft(data=receipt, run_id=errand.run_id, command_id=errand.command_id, origin=errand.origin)
         await self._journal.transact(partial(_record, draft=draft))
         self._under_way -= 1
         log.info("command_ended", command_id=errand.command_id, kind=errand.data.KIND, receipt=receipt.KIND)
@@ -127,7 +139,10 @@ class Errands:
 
 
 def _record(tx: Transaction, draft: Draft) -> None:
-    tx.append(draft)
+    """Record a receipt, unless the command was given one meanwhile: it was cancelled."""
+    command = None if draft.command_id is None else tx.command(draft.command_id)
+    if command is not None and command.receipt_seq is None:
+        tx.append(draft)
 
 
 def _open(view: View, after: int) -> list[tuple[int, Errand | None]]:

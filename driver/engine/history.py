@@ -4,18 +4,35 @@ Part of `driver.engine`; imports `driver.core` and `store`. Works on a view, wit
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from typing import Final, TypeAlias
 
 from driver.core.attempts import Phase
-from driver.core.conclusion import Attempted, attempted
+from driver.core.conclusion import Attempted, Outcome, attempted
 from driver.core.contracts import Contract
 from driver.core.retry import Case, Clocks, First, MachineClock
-from store.events import AttemptEnded, EventData, LateResult, OperationStarted, OperationSucceeded
+from driver.core.revival import proof
+from store.events import (
+    AttemptEnded,
+    EventData,
+    LateResult,
+    OperationFailed,
+    OperationNotExecuted,
+    OperationStarted,
+    OperationSucceeded,
+    OperationUnknown,
+)
 from store.lifecycle import Effect, State
-from store.records import AttemptRecord, OperationRecord, StoredEvent, moment
+from store.records import AttemptRecord, CommandRecord, OperationRecord, StoredEvent, moment
 from store.view import View
 from store.wire import from_json
+
+Word: TypeAlias = OperationFailed | OperationNotExecuted | OperationUnknown
+"""What an operation can end with, and have another attempt after."""
+
+_WORDS: Final = (OperationFailed.KIND, OperationNotExecuted.KIND, OperationUnknown.KIND)
 
 
 def runs(view: View, record: OperationRecord) -> bool:
@@ -31,18 +48,46 @@ def rests(view: View, record: OperationRecord) -> bool:
     return record.state is State.STARTED and not runs(view, record)
 
 
+def has_begun(record: OperationRecord, command: CommandRecord) -> bool:
+    """Whether the attempt that a command asked for has begun: it is never begun twice."""
+    assert command.accepted_seq is not None, "what asks for an attempt was accepted"
+    return (record.started_seq or 0) > command.accepted_seq
+
+
 def past(view: View, record: OperationRecord) -> tuple[Attempted, ...]:
-    """Return the attempts that have ended without ending the operation, in order."""
+    """Return the attempts that have ended, in order: without ending their operation, or before it went on."""
     if not record.attempt_count:
         return ()
-    found: list[Attempted] = []
-    for seq in view.operation_events(record.operation_id):
-        event = view.event(seq)
-        if event is not None and event.kind == AttemptEnded.KIND:
-            data = data_of(event)
-            assert isinstance(data, AttemptEnded), "an event is what its kind says"
-            found.append(attempted(_whole(view, record, seq, data)))
-    return tuple(found)
+    found: dict[int, Attempted] = {}
+    begun = 0
+    for event in _telling(view, record):
+        if event.kind == OperationStarted.KIND:
+            begun += 1
+            continue
+        data = data_of(event)
+        if isinstance(data, AttemptEnded):
+            found[data.attempt] = attempted(_whole(view, record, event.seq, data))
+        elif isinstance(data, OperationFailed | OperationNotExecuted | OperationUnknown):
+            if not begun or begun in found:
+                continue  # it is about an earlier attempt, or about none, or says again what was said
+            word = _own(view, record, event.seq, data)
+            phase = None if isinstance(word, OperationNotExecuted) else word.phase
+            found[begun] = Attempted(attempt=begun, phase=phase, outcome=word)
+    cleared = _cleared(view, record)
+    return tuple(replace(item, cleared=item.attempt in cleared) for item in found.values())
+
+
+def last_word(view: View, record: OperationRecord) -> Outcome:
+    """Return the newest word with which an operation that was revived has ended before."""
+    words = [event for event in _telling(view, record) if event.kind in _WORDS]
+    data = data_of(words[-1])
+    assert isinstance(data, OperationFailed | OperationNotExecuted | OperationUnknown), "others end for good"
+    return _own(view, record, words[-1].seq, data)
+
+
+def clocks(view: View, machine: MachineClock) -> Clocks:
+    """Return what time it is, by everything that can tell."""
+    return Clocks(wall=view.now, newest=_newest(view), machine=machine)
 
 
 def case(
@@ -53,15 +98,15 @@ def case(
     machine: MachineClock,
 ) -> Case:
     """Return the case for another attempt, after `attempts`."""
-    first = view.attempts(record.operation_id)[0]
     return Case(
         contract=contract,
         # the careful one of what was recorded and what is declared now
         write=record.write or contract.write,
         attempts=len(attempts),
-        first=_first(view, first),
-        doubtful=any(item.doubtful for item in attempts),
-        now=Clocks(wall=view.now, newest=_newest(view), machine=machine),
+        first=first_attempt(view, view.attempts(record.operation_id)[0]),
+        # what somebody found out since does not count: nobody asked whether the attempt can still land
+        doubtful=any(item.outcome.effect is Effect.UNKNOWN for item in attempts),
+        now=clocks(view, machine),
         expires_at=None if record.expires_at is None else moment(record.expires_at),
     )
 
@@ -100,19 +145,49 @@ def duration_ms(view: View, record: OperationRecord, attempt: int, end: datetime
     return round(((end or view.now) - began).total_seconds() * 1000)
 
 
+def _telling(view: View, record: OperationRecord) -> Iterator[StoredEvent]:
+    """Yield the events that begin and end attempts, in order."""
+    for seq in view.operation_events(record.operation_id):
+        event = view.event(seq)
+        if event is not None and event.kind in (OperationStarted.KIND, AttemptEnded.KIND, *_WORDS):
+            yield event
+
+
+def _cleared(view: View, record: OperationRecord) -> frozenset[int]:
+    """Return the attempts that evidence above a supervisor's proves not to have happened."""
+    evidence, attempts = view.evidence(record.operation_id), view.attempts(record.operation_id)
+    return frozenset(
+        item.attempt
+        for item in attempts
+        if proof([word for word in evidence if word.attempt == item.attempt], [item]).effect is Effect.NONE
+    )
+
+
 def _whole(view: View, record: OperationRecord, seq: int, data: AttemptEnded) -> AttemptEnded:
     """The event with its answer as it was before it was cut, while that is the operation's newest answer."""
-    if not data.result_truncated or record.result_seq != seq:
-        return data
-    stored = view.result(record.operation_id)
+    stored = view.result(record.operation_id) if data.result_truncated and record.result_seq == seq else None
     if stored is None:
         return data
     return replace(data, result=json.loads(stored), result_truncated=None, payload_digest=None)
 
 
-def _first(view: View, attempt: AttemptRecord) -> First:
+def _own(view: View, record: OperationRecord, seq: int, word: Word) -> Word:
+    """The word as it was before the journal put it in its place."""
+    if isinstance(word, OperationNotExecuted):
+        return replace(word, supersedes=None)
+    own = replace(word, supersedes=None, child_run_id=None, child_ops_total=None, child_ops_unresolved=None)
+    if isinstance(own, OperationUnknown) or not own.result_truncated or record.result_seq != seq:
+        return own
+    stored = view.result(record.operation_id)
+    if stored is None:
+        return own
+    return replace(own, result=json.loads(stored), result_truncated=False, payload_digest=None)
+
+
+def first_attempt(view: View, attempt: AttemptRecord) -> First:
+    """Return an attempt, the first one, as its intent was recorded."""
     event = view.event(attempt.started_seq)
-    data = None if event is None else data_of(event)
+    data = None if event is None or event.body is None else data_of(event)
     machine = None
     if isinstance(data, OperationStarted) and data.machine_boot_id and data.machine_uptime_s is not None:
         machine = MachineClock(data.machine_boot_id, data.machine_uptime_s)

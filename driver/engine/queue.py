@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from store.records import OperationId
+from store.records import CommandId, OperationId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ class Waiting:
     """It wants no slot before this is decided."""
     granted: str | None = None
     """The request that this process life heard a grant of."""
+    revived_by: CommandId | None = None
+    """The command that asks for another attempt of it, where it has ended."""
 
 
 class Queue:

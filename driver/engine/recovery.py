@@ -20,13 +20,14 @@ from driver.engine.assignments import UnderWay, under_way
 from driver.engine.endings import end_attempt, lost
 from driver.engine.history import runs
 from driver.engine.machine import Machine
+from driver.engine.proof import asked_for, is_revived
 from driver.engine.queue import Waiting
 from driver.engine.terms import Terms
 from driver.faults import Boundary
 from store.events import DriverRecovered
 from store.journal import Journal
 from store.lifecycle import State
-from store.records import OperationRecord, moment
+from store.records import CommandId, OperationRecord, moment
 from store.transaction import Transaction
 from store.view import View
 
@@ -113,7 +114,8 @@ def _recovered(
             # a request that nobody decided waits on as it is; a grant that was not used is asked for again
             request = asked(tx, record.operation_id)
             needed = contract.approval == "required" or record.state is State.AWAITING_APPROVAL
-            return replace(place, asked=request, unapproved=needed and request is None)
+            place = replace(place, asked=request, unapproved=needed and request is None)
+            return replace(place, revived_by=_revived_by(tx, record))
         case EndAttempt():
             running = under_way(tx, record, place, terms)
             if running is not None:
@@ -121,6 +123,12 @@ def _recovered(
             newest = lost(record.attempt_count)
             decision = end_attempt(tx, record.operation_id, contract, newest, machine, go_on=True)
             return replace(place, due_at=decision.at) if isinstance(decision, Again) else None
+
+
+def _revived_by(view: View, record: OperationRecord) -> CommandId | None:
+    """Return the command that asks for an attempt for which a person is asked; None for a first one."""
+    command = asked_for(view, record.operation_id) if is_revived(view, record) else None
+    return None if command is None else command.command_id
 
 
 def _due_at(view: View, record: OperationRecord, terms: Terms) -> datetime:

@@ -12,16 +12,21 @@ from driver.core.attempts import NotSent, Phase
 from driver.core.conclusion import Attempted
 from driver.core.dispatch import Go, LookFacts, last_look
 from driver.core.retry import Again, Enough, can_be_bettered
+from driver.core.revival import objection as rule
 from driver.engine.approvals import ask, newest_request
 from driver.engine.assignments import intent, may_begin
 from driver.engine.endings import end_at_rest, end_attempt, forbidden
 from driver.engine.machine import Machine
 from driver.engine.posture import Posture
+from driver.engine.proof import facts, is_revived
 from driver.engine.reports import unsent
 from driver.engine.running import Later, Over, Running, Started, Step
+from driver.engine.terms import Terms
 from store.events import OperationNotExecuted
+from store.lifecycle import Effect
 from store.records import OperationRecord
 from store.transaction import Transaction
+from store.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class Steps:
 
     posture: Posture
     machine: Machine
+    terms: Terms
 
     def refusal(self, running: Running, now: datetime) -> OperationNotExecuted | None:
         """Return why the call must not be sent; None where it may. The last look, and the one before it."""
@@ -49,9 +55,10 @@ class Steps:
         """Record the intent of the attempt, or why there is none. `objection` is the provider's."""
         assignment = running.assignment
         record = tx.operation(assignment.operation_id)
-        if record is None or not may_begin(tx, record):
+        if record is None or not may_begin(tx, record, assignment.revived_by):
             return Over()
-        if objection is not None:
+        revived = is_revived(tx, record)
+        if objection is not None and not revived:
             return self._unprepared(tx, running, record, unsent(objection, assignment.redactor))
         refused = self.refusal(running, tx.now)
         if refused is None and running.interrupted and self.posture.may_dispatch:
@@ -61,7 +68,14 @@ class Steps:
             return Over()
         if not self.posture.may_dispatch:
             return Later(assignment.place)
-        if assignment.attempt > 1 and forbidden(tx, record, assignment.contract, self.machine):
+        if revived:
+            against = rule(facts(tx, record, self.terms, self.machine))
+            if against is not None:
+                end_at_rest(tx, record, None, against)
+                return Over()
+            if objection is not None:
+                return self._begin_in_vain(tx, running, unsent(objection, assignment.redactor))
+        elif assignment.attempt > 1 and forbidden(tx, record, assignment.contract, self.machine):
             end_at_rest(tx, record, None)
             return Over()
         return (
@@ -69,6 +83,18 @@ class Steps:
             if assignment.needs_approval
             else self._start(tx, running)
         )
+
+    def doubt(self, view: View, running: Running) -> OperationNotExecuted | None:
+        """Return why an attempt that has begun must not be sent after all: earlier ones may have happened."""
+        assignment = running.assignment
+        record = view.operation(assignment.operation_id)
+        if record is None:
+            return None
+        if assignment.revived_by is None:
+            happened = record.effect is Effect.OCCURRED
+            return _doubted("an earlier attempt turned out to have happened") if happened else None
+        against = rule(facts(view, record, self.terms, self.machine, attempts=assignment.attempt - 1))
+        return None if against is None else _doubted(against.message)
 
     def end(self, tx: Transaction, running: Running, newest: Attempted) -> Over | Later:
         """Record the end of the attempt: of its operation, or of one attempt of several."""
@@ -117,10 +143,20 @@ class Steps:
         self, tx: Transaction, running: Running, record: OperationRecord, refusal: OperationNotExecuted
     ) -> Over | Later:
         """An attempt that could not be prepared is one only where another may follow it."""
-        assignment = running.assignment
-        if assignment.contract.retry == "never" or not can_be_bettered(refusal):
+        if running.assignment.contract.retry == "never" or not can_be_bettered(refusal):
             end_at_rest(tx, record, refusal)
             return Over()
+        return self._begin_in_vain(tx, running, refusal)
+
+    def _begin_in_vain(
+        self, tx: Transaction, running: Running, refusal: OperationNotExecuted
+    ) -> Over | Later:
+        """Record an attempt that could not be prepared."""
+        assignment = running.assignment
         tx.append(assignment.draft(intent(assignment, tx.now, self.machine)))
         newest = Attempted(attempt=assignment.attempt, phase=Phase.CONNECTING, outcome=refusal)
         return self.end(tx, running, newest)
+
+
+def _doubted(message: str) -> OperationNotExecuted:
+    return OperationNotExecuted(reason="cancelled", message=message)

@@ -1,6 +1,7 @@
 """The terms of each tool: its contract, or what holds for a tool that has none.
 
-Part of `driver.engine`; imports `driver.config.errors`, `driver.core` and `driver.providers`.
+Part of `driver.engine`; imports `driver.config.errors`, `driver.core`, `driver.providers` and
+`store.records`.
 """
 
 from collections.abc import Mapping
@@ -12,8 +13,10 @@ import structlog
 from driver.config.errors import toml_name
 from driver.core.contracts import Contract, Contracts, ToolName
 from driver.providers.describing import Describing
+from driver.providers.landing import Landing
 from driver.providers.protocol import Provider
 from driver.providers.readoption import Readopting
+from store.records import OperationId
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +34,9 @@ class Terms:
         }
         self._readopting = {
             name: provider for name, provider in providers.items() if isinstance(provider, Readopting)
+        }
+        self._landing = {
+            name: provider for name, provider in providers.items() if isinstance(provider, Landing)
         }
         self._named: set[str] = set()
         self.probes: Final = any(contract.probe is not None for contract in contracts.tools.values())
@@ -54,6 +60,11 @@ class Terms:
     def readopting(self, tool: str) -> Readopting | None:
         """Return the provider of `tool`, if its attempts survive the daemon."""
         return self._readopting.get(ToolName.parse(tool).provider) if self._readopting else None
+
+    def is_closed(self, tool: str, operation_id: OperationId, attempt: int) -> bool:
+        """Whether the provider of `tool` knows that what an attempt was sent over is closed for good."""
+        provider = self._landing.get(ToolName.parse(tool).provider)
+        return provider is not None and not provider.may_land(operation_id, attempt)
 
     def warn(self, tool: str, contract: Contract) -> None:
         """Say, once in a process life, that a tool was called that no contract declares."""

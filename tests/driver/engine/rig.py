@@ -94,6 +94,8 @@ class ScriptedProvider:
     """What is heard of a call after it was cancelled."""
     deaf: bool = False
     """Whether a cancelled call is listened to without an end."""
+    closed: bool = False
+    """Whether what unanswered calls were sent over is known to be closed."""
     late: LateResults | None = None
     served: JsonObject = field(default_factory=lambda: {"name": "act"})
     """The tool's definition."""
@@ -142,6 +144,9 @@ class ScriptedProvider:
             self.late(operation_id, attempt, self.parting)
         elif self.deaf:
             await anyio.sleep_forever()
+
+    def may_land(self, operation_id: OperationId, attempt: int) -> bool:
+        return not self.closed
 
     async def close(self) -> None: ...
 

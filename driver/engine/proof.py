@@ -1,0 +1,151 @@
+"""What the journal proves about an operation that has ended: whether rule R lets it have another attempt.
+
+Part of `driver.engine`; imports `driver.core` and `store`. Works on a view, within one unit of the journal.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from driver.core.commands import RetryData
+from driver.core.contracts import Contract
+from driver.core.landing import ELSEWHERE, landed_by
+from driver.core.retry import Case
+from driver.core.revival import Facts, proof
+from driver.core.strictjson import loads
+from driver.engine.history import clocks, first_attempt, has_begun, runs
+from driver.engine.machine import Machine
+from driver.engine.terms import Terms
+from store.lifecycle import Effect, Judgement, Source, State
+from store.records import AttemptRecord, CommandId, CommandRecord, OperationId, OperationRecord, moment
+from store.view import View
+
+PAGE = 500
+"""Open commands that are looked at in one step."""
+
+
+def is_revived(view: View, record: OperationRecord) -> bool:
+    """Whether the operation had ended before, and no attempt of it has begun since."""
+    command = view.command(record.command_id)
+    return command is not None and command.receipt_seq is not None and record.state is not State.STARTED
+
+
+def asked_for(
+    view: View, operation_id: OperationId, *, beside: CommandId | None = None
+) -> CommandRecord | None:
+    """Return the command, `beside` this one, that asks for an attempt which has not begun; else None."""
+    record = view.operation(operation_id)
+    if record is None:
+        return None
+    for command in _open_retries(view):
+        asks = command.command_id != beside and operation_of(view, command) == operation_id
+        if asks and not has_begun(record, command):
+            return command
+    return None
+
+
+def operation_of(view: View, command: CommandRecord) -> OperationId | None:
+    """Return the operation that a command of one operation is about."""
+    body = view.command_payload(command.command_id)
+    found = None if body is None else loads(body).get("operation_id")
+    return OperationId(found) if isinstance(found, str) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evident:
+    """What stands about the first `attempts` of an operation."""
+
+    attempts: Sequence[AttemptRecord]
+    proven: Judgement
+    """By all evidence but a supervisor's."""
+    lands_until: datetime | None
+    """Until when one of them may still land; None where none may."""
+
+
+def evident(
+    view: View, record: OperationRecord, contract: Contract, terms: Terms, attempts: int | None = None
+) -> Evident:
+    """Return what stands about the first `attempts` of an operation, by default about all."""
+    count = record.attempt_count if attempts is None else attempts
+    made = view.attempts(record.operation_id)[:count]
+    return Evident(
+        attempts=made,
+        proven=proof(view.evidence(record.operation_id), made),
+        lands_until=_lands_until(view, record, made, contract, terms),
+    )
+
+
+def facts(
+    view: View,
+    record: OperationRecord,
+    terms: Terms,
+    machine: Machine,
+    *,
+    attempts: int | None = None,
+    asked: bool = False,
+) -> Facts:
+    """Return what rule R asks about an operation, as far as its first `attempts` go."""
+    contract = terms.lookup(record.tool)
+    known = evident(view, record, contract, terms, attempts)
+    case = Case(
+        contract=contract,
+        # the careful one of what was recorded and what is declared now
+        write=record.write or contract.write,
+        attempts=len(known.attempts),
+        first=first_attempt(view, known.attempts[0]) if known.attempts else None,
+        doubtful=known.proven.effect is not Effect.NONE,
+        now=clocks(view, machine()),
+        expires_at=None if record.expires_at is None else moment(record.expires_at),
+        lands_until=known.lands_until,
+    )
+    return Facts(
+        state=record.state,
+        runs=runs(view, record),
+        asked=asked,
+        erased=_is_erased(view, record),
+        proven=known.proven,
+        guessed=record.effect is Effect.NONE and record.effect_by is Source.SUPERVISOR,
+        case=case,
+    )
+
+
+def _open_retries(view: View) -> Iterator[CommandRecord]:
+    after = 0
+    while page := view.open_commands(None, after, PAGE):
+        yield from (command for command in page if command.kind == RetryData.KIND)
+        after = page[-1].accepted_seq or after
+
+
+def _is_erased(view: View, record: OperationRecord) -> bool:
+    data = view.command_data(record.command_id)
+    return data is None or data.body is None
+
+
+def _lands_until(
+    view: View, record: OperationRecord, attempts: Sequence[AttemptRecord], contract: Contract, terms: Terms
+) -> datetime | None:
+    """An attempt that was answered has landed, or never will; nor will one whose transport is closed."""
+    if not attempts:
+        return _elsewhere_until(record, contract) if record.reason in ELSEWHERE else None
+    answered = {
+        item.attempt
+        for item in view.evidence(record.operation_id)
+        if item.source in (Source.PROVIDER, Source.SHIM)
+    }
+    ends: list[datetime] = []
+    for item in attempts:
+        if item.outcome != "unknown" or item.attempt in answered:
+            continue
+        if item.reason in ELSEWHERE:
+            ends.append(_elsewhere_until(replace(record, ended_at=item.ended_at), contract))
+        elif not terms.is_closed(record.tool, record.operation_id, item.attempt):
+            end = landed_by([item], contract.late_result_s)
+            assert end is not None, "an attempt with an outcome has ended, in this life"
+            ends.append(end)
+    return max(ends, default=None)
+
+
+def _elsewhere_until(record: OperationRecord, contract: Contract) -> datetime:
+    """Another life may have begun it until it was superseded: it has a whole budget, and the late window."""
+    assert record.ended_at is not None, "it was given up here"
+    return moment(record.ended_at) + timedelta(seconds=contract.execution_s + contract.late_result_s)
