@@ -18,6 +18,7 @@ first start removes again. It is on the disk, file and folder, before it gets it
 
 import json
 import os
+import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Generator
@@ -179,6 +180,7 @@ def main(arguments: list[str]) -> int:
     source, target = Path(arguments[0]), Path(arguments[1])
     os.umask(0o077)
     os.nice(NICENESS)
+    signal.signal(signal.SIGTERM, _given_up)
 
     def report(reached: Progress) -> None:
         _say({"type": "progress", **asdict(reached)})
@@ -190,6 +192,11 @@ def main(arguments: list[str]) -> int:
         return 1
     _say({"type": "made", **asdict(made)})
     return 0
+
+
+def _given_up(number: int, _frame: object) -> None:
+    """Let what was written be removed on the way out."""
+    raise SystemExit(128 + number)
 
 
 def _say(line: dict[str, object]) -> None:

@@ -294,6 +294,13 @@ class View:
             return Page(items=items, next=rows[count - 1][0])
         return Page(items=items, next=None if floor is None or floor[0] == 1 else floor[0])
 
+    def operations_after(self, after: int, limit: int) -> Page[OperationRecord]:
+        """Return a page of all operations, oldest first. `after` is the `next` of the page before, or 0."""
+        count = _bounded(limit)
+        rows = self.ledger.execute("operations_after", (after, count + 1)).fetchall()
+        items = tuple(operation_row(row).record for row in rows[:count])
+        return Page(items=items, next=rows[count - 1][0] if len(rows) > count else None)
+
     def counts(self) -> Mapping[State, int]:
         """Return how many operations are in each state. Costs nothing."""
         return self.ledger.head.counts

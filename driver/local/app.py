@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 
 from driver.local import problems
 from driver.local.groups import (
+    copies,
     decisions,
     errands,
     events,
@@ -22,7 +23,19 @@ from driver.local.groups import (
 )
 from driver.local.service import Service
 
-_GROUPS: Final = (status, operations, decisions, verdicts, errands, runs, walls, events, verify, metrics)
+_GROUPS: Final = (
+    status,
+    operations,
+    decisions,
+    verdicts,
+    errands,
+    runs,
+    walls,
+    events,
+    verify,
+    copies,
+    metrics,
+)
 
 
 def build(service: Service) -> Starlette:

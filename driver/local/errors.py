@@ -114,6 +114,8 @@ class Code(StrEnum):
     ALREADY_SETTLED = "already_settled"
     OUTRANKED = "outranked"
     NO_PROBE_DECLARED = "no_probe_declared"
+    FILE_EXISTS = "file_exists"
+    FILE_UNWRITABLE = "file_unwritable"
     BUSY = "busy"
     JOURNAL_STOPPED = "journal_stopped"
     NOT_READY = "not_ready"

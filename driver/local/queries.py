@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
 from driver.local.errors import Code, Problem
+from driver.local.exports import Format
 from store.events import OperationNotExecuted, OperationUnknown
 from store.lifecycle import Effect, State
 
@@ -99,6 +100,12 @@ class EventsQuery(Query):
 
     after: Seq = 0
     follow: Flag = False
+
+
+class ExportQuery(Query):
+    """`GET /v1/export`."""
+
+    format: Format = "ndjson"
 
 
 Q = TypeVar("Q", bound=Query)

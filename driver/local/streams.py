@@ -1,4 +1,4 @@
-"""Answers without an end in sight: lines of JSON, one piece at a time.
+"""Answers without an end in sight: lines, of JSON as a rule, one piece at a time.
 
 Part of `driver.local`; imports anyio, starlette and its own siblings.
 """
@@ -20,7 +20,7 @@ Emit = Callable[[bytes], Awaitable[None]]
 Produce = Callable[[Emit], Awaitable[None]]
 
 
-class NdjsonStream(Response):
+class LineStream(Response):
     """Lines as they come. Ends when `produce` does, when the client goes, or when the service closes.
 
     `produce` is held up by a slow client, so that it costs one piece of memory. An error in mid-stream
@@ -28,10 +28,8 @@ class NdjsonStream(Response):
     must be refused before: by the handler, or by the bound on streams.
     """
 
-    media_type = NDJSON
-
-    def __init__(self, service: Service, produce: Produce) -> None:
-        super().__init__()
+    def __init__(self, service: Service, produce: Produce, *, media_type: str = NDJSON) -> None:
+        super().__init__(media_type=media_type)
         del self.headers["content-length"]
         self._service = service
         self._produce = produce

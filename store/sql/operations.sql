@@ -124,6 +124,14 @@ SELECT
 FROM operation_rows
 WHERE ended_at IS NULL AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
 
+-- name: operations_after
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows WHERE id > ? ORDER BY id LIMIT ?;
+
 -- name: unsettled
 SELECT count(*), min(ended_at) FROM operations INDEXED BY operations_unsettled_since WHERE listed = 1;
 

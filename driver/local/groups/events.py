@@ -13,7 +13,7 @@ from driver.local import shapes
 from driver.local.follower import Follower
 from driver.local.queries import EventsQuery, parse_query
 from driver.local.service import Service
-from driver.local.streams import Emit, NdjsonStream
+from driver.local.streams import Emit, LineStream
 from store.records import StoredEvent
 from store.view import View
 
@@ -26,9 +26,9 @@ def routes(service: Service) -> list[Route]:
 async def _events(service: Service, request: Request) -> Response:
     query = parse_query(EventsQuery, request)
     if query.follow:
-        return NdjsonStream(service, partial(_follow, service, query.after))
+        return LineStream(service, partial(_follow, service, query.after))
     last = await service.read(lambda view: view.last_seq)
-    return NdjsonStream(service, partial(_until, service, query.after, last))
+    return LineStream(service, partial(_until, service, query.after, last))
 
 
 async def _follow(service: Service, after: int, emit: Emit) -> None:

@@ -18,7 +18,7 @@ from driver.local.bodies import NoBody, parse_body
 from driver.local.peers import label_of, peer_of
 from driver.local.queries import NoQuery, parse_query
 from driver.local.service import Service
-from driver.local.streams import Emit, NdjsonStream
+from driver.local.streams import Emit, LineStream
 from store.records import JsonObject
 from store.verify import Finding, Progress, verify_journal
 
@@ -35,7 +35,7 @@ async def _verify(service: Service, turn: anyio.Lock, request: Request) -> Respo
     await parse_body(NoBody, request, service.limits)
     peer = peer_of(request)
     _log.info("verify_requested", actor=peer.actor, user=await label_of(peer))
-    return NdjsonStream(service, partial(_produce, service, turn))
+    return LineStream(service, partial(_produce, service, turn))
 
 
 async def _produce(service: Service, turn: anyio.Lock, emit: Emit) -> None:
