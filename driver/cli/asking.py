@@ -1,10 +1,13 @@
-"""Starts the configured providers, asks each for its tools, and ends it again; no tool is called.
+"""Starts the configured providers, asks each for its tools, and ends it again.
+
+No tool is called, but for the self-test of probes, which only reads.
 
 Part of `driver.cli`; imports `driver.assembly` and the providers, and so the MCP SDK.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +15,10 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from driver import assembly
+from driver.cli.controls import Controls
 from driver.cli.inspection import ProviderReport, declared_only, inspect, unasked
+from driver.cli.selftest import Tested, selftest
+from driver.config.contracts import contracts
 from driver.config.models import Config
 from driver.config.providers import ProviderTable
 from driver.core.attempts import NotSent, Report
@@ -23,21 +29,53 @@ from driver.providers.protocol import Provider
 from store.records import OperationId
 
 
-async def ask(config: Config) -> tuple[ProviderReport, ...]:
-    """Return what is to be said about each provider, in the order of the configuration.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be said about each provider, in the order of the configuration, and of each probe tested."""
 
-    Takes as long as the slowest start, which is bounded. A cancellation ends what was started.
+    providers: tuple[ProviderReport, ...]
+    tests: Mapping[str, Tested]
+    """By the full name of the tool that is probed; empty where nobody asked for tests."""
+
+
+async def ask(config: Config, controls: Controls | None) -> Asked:
+    """Ask each provider for its tools; with `controls`, run each probe as well, which only reads.
+
+    Takes as long as the slowest start, which is bounded, and the tests. A cancellation ends what was started.
     """
     reports: dict[str, ProviderReport] = {}
+    tests: dict[str, Tested] = {}
 
     async def ask_one(name: str, provider: Provider) -> None:
         async with _running(provider):
             reports[name] = await _report(name, config.providers[name], provider)
+            if controls is not None:
+                tests.update(await _tests(config, name, provider, controls, reports[name].error))
 
     async with _somewhere(config) as placed, anyio.create_task_group() as tasks:
         for name, provider in assembly.providers(placed, _ignore_late).items():
             tasks.start_soon(ask_one, name, provider)
-    return tuple(reports[name] for name in config.providers)
+    return Asked(providers=tuple(reports[name] for name in config.providers), tests=tests)
+
+
+async def _tests(
+    config: Config, name: str, provider: Provider, controls: Controls, error: str | None
+) -> dict[str, Tested]:
+    """Test the probes of a provider, one after the other. `error` says why it cannot be asked."""
+    known = contracts(config)
+    tests: dict[str, Tested] = {}
+    for tool in config.providers[name].tools:
+        full = f"{name}/{tool}"
+        probe = known.lookup(full).probe
+        if probe is None:
+            continue
+        if error is not None:
+            tests[full] = Tested(status="untested", detail=f"its provider cannot be asked: {error}")
+            continue
+        read = known.lookup(f"{name}/{probe.tool}")
+        known_to_have = controls.by_tool.get(full, ())
+        tests[full] = await selftest(provider, probe, read, known_to_have, controls.problem)
+    return tests
 
 
 @asynccontextmanager
@@ -82,5 +120,5 @@ async def _report(name: str, table: ProviderTable, provider: Provider) -> Provid
 
 
 def _ignore_late(operation_id: OperationId, attempt: int, report: Report) -> None:
-    """Nothing was called, so nothing can be late."""
+    """What is read for a test, and comes too late, is nobody's."""
     del operation_id, attempt, report

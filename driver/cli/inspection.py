@@ -14,7 +14,13 @@ from typing import Literal
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.validators import validator_for
 
-from driver.config.providers import CommonProviderTable, McpProviderTable, ToolTable
+from driver.config.providers import (
+    CommonProviderTable,
+    CompensateTable,
+    McpProviderTable,
+    ProbeTable,
+    ToolTable,
+)
 from driver.core.attempts import NotSent
 from driver.core.contracts import ArgumentKey, parse_key_carrier
 from store.records import JsonObject, JsonValue
@@ -104,12 +110,13 @@ def _tool(
 ) -> ToolReport:
     definition = served.get(name)
     findings = _missing(name, served) if definition is None else _findings(provider, table, definition)
+    related = () if table is None else _related(provider, table, served)
     return ToolReport(
         name=name,
         declared=table is not None,
         served=definition is not None,
         effect=table.effect if table else _undeclared_effect(provider, definition),
-        findings=tuple(findings),
+        findings=(*findings, *related),
     )
 
 
@@ -139,6 +146,55 @@ def _findings(
     output = definition.get("outputSchema")
     if output is not None and (wrong := _wrong_schema(output)):
         yield Finding(level="notice", message=f"its output schema is wrong: {wrong}")
+
+
+def _related(
+    provider: CommonProviderTable, table: ToolTable, served: Mapping[str, JsonObject]
+) -> Iterator[Finding]:
+    """Find what is wrong with the calls that the contract itself makes: its probe and its compensation."""
+    if table.probe is not None:
+        yield from _made(provider, "probe", table.probe, served)
+    if table.compensate is not None:
+        yield from _made(provider, "compensation", table.compensate, served)
+
+
+def _made(
+    provider: CommonProviderTable,
+    name: Literal["probe", "compensation"],
+    made: ProbeTable | CompensateTable,
+    served: Mapping[str, JsonObject],
+) -> Iterator[Finding]:
+    definition = served.get(made.tool)
+    if definition is None:
+        (missing,) = _missing(made.tool, served)
+        text = missing.message.removeprefix("declared, and not served: ")
+        yield Finding(level="error", message=f"its {name} calls {made.tool}, which is not served: {text}")
+        return
+    if name == "probe" and _read_only_hint(definition) is False:
+        trusted = isinstance(provider, McpProviderTable) and provider.trust_annotations
+        message = f"its probe calls {made.tool}, of which the provider says that it writes"
+        yield Finding(level="error" if trusted else "notice", message=message)
+    for fault in _argument_faults(provider, made, definition.get("inputSchema"), keyed=name != "probe"):
+        yield Finding(level="error", message=f"its {name} {fault} of {made.tool}")
+
+
+def _argument_faults(
+    provider: CommonProviderTable, made: ProbeTable | CompensateTable, schema: JsonValue, *, keyed: bool
+) -> Iterator[str]:
+    """What the schema of the called tool has against the arguments. A probe's call carries no key."""
+    if not isinstance(schema, dict):
+        return
+    carrier = parse_key_carrier(provider.key)
+    supplied = {carrier.name} if keyed and isinstance(carrier, ArgumentKey) else set[str]()
+    required = schema.get("required")
+    for argument in required if isinstance(required, list) else ():
+        if isinstance(argument, str) and argument not in made.arguments and argument not in supplied:
+            yield f'leaves out the argument "{argument}", which is required'
+    for argument in made.arguments:
+        if argument in supplied:
+            yield f'sets the argument "{argument}", which carries the idempotency key'
+        elif not _takes(schema, argument):
+            yield f'sets the argument "{argument}", which is none'
 
 
 def _undeclared(provider: CommonProviderTable, definition: JsonObject) -> str:

@@ -5,6 +5,7 @@ Part of `driver.cli`, pure: imports rich's values and what the check found.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +17,52 @@ from rich.text import Text
 
 from driver.cli.inspection import Finding, ProviderReport, ToolReport
 from driver.cli.plain import plain
+from driver.cli.proofs import Proof, declaration
+from driver.cli.selftest import Status, Tested
 from driver.cli.surroundings import Warned
 from driver.config.errors import ConfigError, toml_name
 from driver.config.models import Config
+from driver.config.providers import ProbeTable
+from driver.core.contracts import ToolName
 
 _YES_NO: Final = {True: "yes", False: "no", None: "?"}
 _STYLES: Final = {"error": "bold red", "notice": "yellow"}
+_STATUS_STYLES: Final = {"failed": "bold red", "untested": "yellow", "passed": "green"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """A declared probe: which tool it is about, which it asks, and whether it has passed its self-test."""
+
+    tool: str
+    asks: str
+    status: Status
+    detail: str
+    passed_at: datetime | None
+
+
+def probe_report(tool: str, table: ProbeTable, proof: Proof | None, tested: Tested | None) -> ProbeReport:
+    """Return what is known of a probe: from the test that was just run, or else from an earlier one."""
+    if proof is not None and proof.declaration != declaration(table):
+        proof = None
+    if tested is None or (tested.status == "untested" and proof is not None):
+        passed = proof is not None
+        tested = Tested(
+            status="passed" if passed else "untested", detail=tested.detail if tested else _NOT_NOW[passed]
+        )
+    return ProbeReport(
+        tool=tool,
+        asks=f"{ToolName.parse(tool).provider}/{table.tool}",
+        status=tested.status,
+        detail=tested.detail,
+        passed_at=None if proof is None else proof.passed_at,
+    )
+
+
+_NOT_NOW: Final = {
+    True: "not tested now",
+    False: "it has never passed: run effectd check --connect --selftest",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +73,14 @@ class Checked:
     config: Config
     warned: tuple[Warned, ...]
     providers: tuple[ProviderReport, ...] | None
+    probes: tuple[ProbeReport, ...] = ()
 
     @property
     def healthy(self) -> bool:
-        """Whether every contract can be kept, as far as was looked."""
-        return all(provider.healthy for provider in self.providers or ())
+        """Whether every contract can be kept, and no probe has failed, as far as was looked."""
+        return all(provider.healthy for provider in self.providers or ()) and not any(
+            probe.status == "failed" for probe in self.probes
+        )
 
 
 def lines(checked: Checked) -> Iterator[RenderableType]:
@@ -48,12 +92,13 @@ def lines(checked: Checked) -> Iterator[RenderableType]:
         yield Text(
             "No provider was started: --connect holds the contracts against the tools that they serve."
         )
-        return
-    for provider in checked.providers:
+    for provider in checked.providers or ():
         if provider.error is not None:
             yield Text.assemble(("error    ", "bold red"), plain(f"{provider.name}: {provider.error}"))
-    if any(provider.tools for provider in checked.providers):
-        yield _table(checked.providers)
+    if any(provider.tools for provider in checked.providers or ()):
+        yield _table(checked.providers or ())
+    if checked.probes:
+        yield _probe_table(checked.probes)
 
 
 def _verdict(checked: Checked) -> Text:
@@ -82,6 +127,19 @@ def _table(providers: Sequence[ProviderReport]) -> Table:
     return table
 
 
+def _probe_table(probes: Sequence[ProbeReport]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("probe of", "asks", "self-test"):
+        table.add_column(heading, overflow="fold")
+    for probe in probes:
+        since = "" if probe.passed_at is None else f", {probe.passed_at:%Y-%m-%d %H:%M} UTC"
+        said = Text.assemble(
+            (f"{probe.status}{since}", _STATUS_STYLES[probe.status]), ": ", plain(probe.detail)
+        )
+        table.add_row(plain(probe.tool), plain(probe.asks), said)
+    return table
+
+
 def _finding(finding: Finding) -> Text:
     return Text.assemble((finding.level, _STYLES[finding.level]), ": ", plain(finding.message))
 
@@ -100,6 +158,7 @@ def as_json(checked: Checked) -> JsonValue:
         "providers": None
         if checked.providers is None
         else [_provider_json(provider) for provider in checked.providers],
+        "probes": [_probe_json(probe) for probe in checked.probes],
     }
 
 
@@ -120,6 +179,7 @@ def invalid_as_json(error: ConfigError) -> JsonValue:
         "warnings": [],
         "healthy": False,
         "providers": None,
+        "probes": [],
     }
 
 
@@ -129,6 +189,16 @@ def _provider_json(provider: ProviderReport) -> JsonValue:
         "healthy": provider.healthy,
         "error": provider.error,
         "tools": [_tool_json(tool) for tool in provider.tools],
+    }
+
+
+def _probe_json(probe: ProbeReport) -> JsonValue:
+    return {
+        "tool": probe.tool,
+        "asks": probe.asks,
+        "status": probe.status,
+        "detail": probe.detail,
+        "passed_at": None if probe.passed_at is None else probe.passed_at.isoformat(),
     }
 
 

@@ -21,7 +21,7 @@ import anyio
 import structlog
 
 from driver.core.attempts import NotSent, Phase, Report, ToolCall
-from driver.core.contracts import Contract, Probe, ToolName
+from driver.core.contracts import Probe, ToolName
 from driver.core.landing import landed_by
 from driver.core.probes import Finding, Unclear, count, look_id, question, scope, verdict
 from driver.core.redaction import Redaction, redaction
@@ -30,6 +30,8 @@ from driver.engine.looks import Look, record_look
 from driver.engine.reports import broken
 from driver.engine.surroundings import Surroundings
 from driver.engine.withheld import redactor
+from driver.providers.protocol import Provider
+from driver.providers.readoption import Readopting
 from store.lifecycle import OPEN
 from store.records import JsonObject, OperationId, OperationRecord
 from store.view import View
@@ -151,42 +153,46 @@ class Prober:
         contract = self._terms.lookup(str(case.read))
         if not contract.declared or contract.write:
             return Unclear(f"{case.read} is not declared a read, and a probe calls nothing else")
-        report, phase = await self._call(case.read, arguments, contract)
+        provider = self._providers[case.read.provider]
+        report, phase = await put(provider, case.read.tool, arguments, contract.execution_s)
         hiding = redaction((*(() if contract.redact is None else contract.redact.paths), *case.hidden))
         keeping = None if hiding is None else Redactor(redaction=hiding, arguments=arguments)
         return count(case.probe, case.seen, report, phase, contract, keeping)
 
-    async def _call(self, read: ToolName, arguments: JsonObject, contract: Contract) -> tuple[Report, Phase]:
-        """Return what became of the one call of a look, and how far it got."""
-        provider = self._providers[read.provider]
-        call = ToolCall(
-            operation_id=look_id(uuid4().hex),
-            attempt=1,
-            tool=read.tool,
-            arguments=arguments,
-            key=None,
-            timeout_s=contract.execution_s,
-        )
-        phase = Phase.RESERVED
 
-        def reach(reached: Phase) -> None:
-            nonlocal phase
-            phase = reached
+async def put(provider: Provider, tool: str, arguments: JsonObject, timeout_s: float) -> tuple[Report, Phase]:
+    """Call a tool that only reads, once; return what became of that, and how far it got.
 
-        try:
-            refused: Report | None = NotSent(
-                reason="deadline", message=f"the provider was not ready within {contract.execution_s:g} s"
-            )
-            with anyio.move_on_after(contract.execution_s):
-                refused = await provider.prepare(call)
-            return refused or await provider.dispatch(call, reach), phase
-        except Exception as exc:
-            log.exception("provider_failed", probe=str(read), error=type(exc).__name__)
-            return broken(phase, exc), phase
-        finally:
-            keeper = self._terms.readopting(str(read))
-            if keeper is not None:
-                keeper.settled(call.operation_id, call.attempt)
+    Takes `timeout_s` to get ready, and as much again for the answer, at most. Whatever the provider raises is
+    a report. What is heard of the call later, nobody can mistake for an operation's.
+    """
+    call = ToolCall(
+        operation_id=look_id(uuid4().hex),
+        attempt=1,
+        tool=tool,
+        arguments=arguments,
+        key=None,
+        timeout_s=timeout_s,
+    )
+    phase = Phase.RESERVED
+
+    def reach(reached: Phase) -> None:
+        nonlocal phase
+        phase = reached
+
+    refused: Report | None = NotSent(
+        reason="deadline", message=f"the provider was not ready within {timeout_s:g} s"
+    )
+    try:
+        with anyio.move_on_after(timeout_s):
+            refused = await provider.prepare(call)
+        return refused or await provider.dispatch(call, reach), phase
+    except Exception as exc:
+        log.exception("provider_failed", provider=provider.name, probe=tool, error=type(exc).__name__)
+        return broken(phase, exc), phase
+    finally:
+        if isinstance(provider, Readopting):
+            provider.settled(call.operation_id, call.attempt)
 
 
 def _arguments(view: View, record: OperationRecord) -> JsonObject | None:

@@ -1,5 +1,7 @@
 """Contracts against served tools: what cannot be kept is an error, what should be known is a notice."""
 
+from typing import Literal
+
 import pytest
 
 from driver.cli.inspection import Finding, ToolReport, inspect
@@ -132,3 +134,79 @@ def test_a_read_that_the_provider_calls_a_write_is_a_notice(hint: bool | None, l
     definition: JsonObject = {"inputSchema": TAKES_ID, "annotations": {"readOnlyHint": hint}}
     tool = only(definition, declared=ToolTable(effect="read"))
     assert [finding.level for finding in tool.findings] == levels
+
+
+# ------------------------------------------------------------ the calls that a contract makes itself
+
+FINDS: JsonObject = {
+    "type": "object",
+    "properties": {"marker": {"type": "string"}, "state": {"type": "string"}},
+    "required": ["marker"],
+    "additionalProperties": False,
+}
+
+
+def made(
+    found: JsonObject | None,
+    kind: Literal["probe", "compensate"],
+    arguments: JsonObject,
+    *,
+    key: str = "meta",
+    trusted: bool = False,
+) -> list[tuple[str, str]]:
+    """Return the findings about `t`, whose contract calls `find`, which is served as `found`."""
+    matches = {"matches": "result"} if kind == "probe" else {}
+    table = ToolTable.model_validate({kind: {"tool": "find", "arguments": arguments, **matches}})
+    provider = McpProviderTable(kind="mcp", argv=("x",), key=key, trust_annotations=trusted)
+    served: dict[str, JsonObject] = {"t": {"inputSchema": {"type": "object"}}}
+    if found is not None:
+        served["find"] = found
+    report = inspect("p", provider, {"t": table}, served)
+    (tool,) = [tool for tool in report.tools if tool.name == "t"]
+    return [(finding.level, finding.message) for finding in tool.findings]
+
+
+@pytest.mark.parametrize("kind", ["probe", "compensate"])
+def test_what_a_contract_calls_must_be_served(kind: Literal["probe", "compensate"]) -> None:
+    """A probe that is needed, and cannot be asked, is found out before it is needed."""
+    ((level, message),) = made(None, kind, {})
+    assert level == "error"
+    assert "calls find, which is not served" in message
+    assert made({"inputSchema": {"type": "object"}}, kind, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, ['leaves out the argument "marker", which is required']),
+        ({"marker": "=key", "titel": "x"}, ['sets the argument "titel", which is none']),
+        ({"marker": "=key", "state": "open"}, []),
+    ],
+)
+def test_what_a_contract_asks_must_fit_what_is_served(arguments: JsonObject, expected: list[str]) -> None:
+    """Required arguments that the template leaves out, and those that the tool does not take."""
+    found = [*made({"inputSchema": FINDS}, "probe", arguments)]
+    found += made({"inputSchema": FINDS}, "compensate", arguments)
+    assert [message for _, message in found] == [
+        f"its {name} {fault} of find" for name in ("probe", "compensation") for fault in expected
+    ]
+    assert all(level == "error" for level, _ in found)
+
+
+def test_a_compensation_carries_the_key_and_a_probe_does_not() -> None:
+    """So the argument that carries it is the probe's to set, and nobody else's."""
+    served: JsonObject = {"inputSchema": FINDS}
+    assert made(served, "probe", {"marker": "=key"}, key="argument:marker") == []
+    assert made(served, "compensate", {}, key="argument:marker") == []
+    ((_, message),) = made(served, "compensate", {"marker": "=key"}, key="argument:marker")
+    assert "which carries the idempotency key" in message
+
+
+@pytest.mark.parametrize(("trusted", "level"), [(True, "error"), (False, "notice")])
+def test_a_probe_of_what_seems_to_write_is_named(*, trusted: bool, level: str) -> None:
+    """A hint is an error where the provider is trusted, and else what somebody should know."""
+    served: JsonObject = {"inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": False}}
+    ((found, message),) = made(served, "probe", {}, trusted=trusted)
+    assert found == level
+    assert "says that it writes" in message
+    assert made(served, "compensate", {}, trusted=trusted) == []
