@@ -21,6 +21,7 @@ from store.rebuild import differences
 from store.records import JsonObject, OperationId
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
 from tests.driver.providers.command.stage import STOP, Gate, asleep, mark, sh
+from tests.driver.providers.command.test_readoption import gone
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +157,7 @@ async def test_a_command_whose_shim_was_killed_is_lost(tmp_path: Path) -> None:
     started = await anyio.to_thread.run_sync(place.started)
     assert started is not None
     os.kill(started.pid, signal.SIGKILL)
+    await gone(started.pid)  # the kernel takes its time, and a life that still finds it running would wait
     async with later(tmp_path) as rig:
         settled = await rig.settled()
         assert (settled.state, settled.reason) == (State.UNKNOWN, "crash_window")
