@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeAlias
 
+from store.delegation import Delegation
 from store.events import (
     AttemptEnded,
     LateResult,
@@ -66,6 +67,8 @@ class Subject:
     attempts: tuple[AttemptRecord, ...]
     said: tuple[Said, ...]
     observed: tuple[ObservationRecord, ...]
+    children: Delegation | None
+    """The runs that it was delegated to, as of now."""
 
     @property
     def observed_after(self) -> bool:
@@ -155,4 +158,5 @@ def _subject(view: View, record: OperationRecord) -> Subject:
         attempts=view.attempts(record.operation_id),
         said=tuple(said),
         observed=view.observations(record.operation_id),
+        children=view.delegation(record.operation_id),
     )

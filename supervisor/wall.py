@@ -17,8 +17,9 @@ comes first, whole; then what was learned about it, in the order of its worth, e
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Final, cast
 
+from store.delegation import Delegation
 from store.events import LateResult, OperationProbed
 from store.records import Digest, JsonObject, JsonValue, OperationId, OperationRecord, RunId
 from supervisor.material import Disclosure, Material, Said, Subject
@@ -44,8 +45,6 @@ class Entry:
     started_seq: int | None
     attempt_count: int
     reason: str | None
-    child_total: int | None
-    child_unresolved: int | None
     observed_change: bool | None
     """Whether the reading commands printed something else after the attempt than before; None: not known."""
     shown: JsonObject = field(repr=False)
@@ -155,7 +154,6 @@ def _entry(subject: Subject, disclosure: Disclosure, share: int) -> Entry:
     record = subject.record
     shown = disclosure(record, subject.data)
     entry = _identity(subject)
-    children = _children(subject.said)
     parts: list[tuple[str, JsonValue, int]] = [
         ("errors", shown.cleared(_errors(subject.said)), 4),
         ("probes", shown.cleared(_probes(subject.said)), 2),
@@ -166,15 +164,13 @@ def _entry(subject: Subject, disclosure: Disclosure, share: int) -> Entry:
         ("annotation", shown.cleared(_annotation(record)), 1),
         ("answer", shown.cleared(_answer(subject.said)), 3),
     ]
-    entry |= children
+    entry |= _children(subject.children)
     _fill(entry, [part for part in parts if part[1] not in (None, [], {})], share)
     return Entry(
         operation_id=record.operation_id,
         started_seq=record.started_seq,
         attempt_count=record.attempt_count,
         reason=record.reason,
-        child_total=children.get("child_ops_total"),
-        child_unresolved=children.get("child_ops_unresolved"),
         observed_change=_observed_change(subject),
         shown=entry,
     )
@@ -245,13 +241,16 @@ def _probes(said: Iterable[Said]) -> list[JsonValue]:
     return found[-WORDS_SHOWN:]
 
 
-def _children(said: Iterable[Said]) -> dict[str, Any]:
-    """What the receipt says of the run that the operation delegated to."""
-    names = ("child_run_id", "child_ops_total", "child_ops_unresolved")
-    for item in said:
-        if item.data.get("child_run_id") is not None:
-            return {name: item.data.get(name) for name in names}
-    return {}
+def _children(found: Delegation | None) -> JsonObject:
+    """What the runs did that the operation was delegated to."""
+    if found is None:
+        return {}
+    return {
+        "child_run_id": found.run_ids[0],
+        "child_runs_ended": found.ended,
+        "child_ops_total": found.total,
+        "child_ops_unresolved": found.unresolved,
+    }
 
 
 def _observed(subject: Subject) -> JsonValue:

@@ -53,10 +53,6 @@ def _word(entry: Entry) -> Word:
 
 
 def _ruling(entry: Entry) -> tuple[Effect, str]:
-    if entry.child_total == 0:
-        return Effect.NONE, "the run that it delegated to has executed nothing"
-    if entry.child_total is not None and entry.child_unresolved == 0:
-        return Effect.OCCURRED, "all operations of the run that it delegated to are settled"
     if entry.observed_change is True:
         return Effect.OCCURRED, "the reading command printed something else after it than before"
     if entry.observed_change is False:

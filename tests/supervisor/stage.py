@@ -158,14 +158,19 @@ def called(
     run: str = RUN,
     tool: str = "issues/create",
     arguments: JsonObject | None = None,
-    write: bool = True,
+    parent: int | None = None,
 ) -> Callable[[Transaction], None]:
     """A unit that records a call and its end; without one it still runs."""
 
     def unit(tx: Transaction) -> None:
         digest = Digest(f"{n:064x}")
         accepted = CommandAccepted(
-            kind="tool.call", content_digest=digest, tool=tool, args_digest=digest, write=write
+            kind="tool.call",
+            content_digest=digest,
+            tool=tool,
+            args_digest=digest,
+            write=True,
+            parent_operation_id=None if parent is None else operation_id(parent),
         )
         body = {"tool": tool, "arguments": {"n": n} if arguments is None else arguments}
         tx.append(
