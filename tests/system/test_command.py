@@ -15,6 +15,7 @@ from driver.faults import OF_A_CALL
 from driver.providers.command.spool import Place, Spool
 from store.records import OperationId
 from tests.driver.providers.command.stage import groups, left_since
+from tests.driver.providers.command.test_readoption import gone
 from tests.system.audit import key_of, must_hold
 from tests.system.campaign import Campaign, Figures, Workload
 from tests.system.history import Json
@@ -177,6 +178,7 @@ async def test_a_command_whose_shim_was_killed_too_is_unknown(zygote: Zygote) ->
         started = await anyio.to_thread.run_sync(place(plane, made).started)
         assert started is not None
         os.kill(started.pid, signal.SIGKILL)
+        await gone(started.pid)
         life = made.start()
         receipt = await plane.receipt_of("cmd-1")
         assert reason(receipt) == ("operation.unknown", "crash_window")
