@@ -3,14 +3,15 @@
 Part of `driver.cli`; imports `driver.core` and `driver.engine.probing`.
 
 Each probe is asked twice: about an operation that is known to have happened, and about one that cannot exist,
-which differs from it in nothing but its key. One that finds both, or neither, would settle what it has not
-seen. Without an operation that has happened there is nothing to compare, and the probe stays untested.
+which differs from it in nothing but its key (or, for a probe that knows an operation by its arguments, in one
+of these). One that finds both, or neither, would settle what it has not seen. Without an operation that has
+happened there is nothing to compare, and the probe stays untested.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 from uuid import uuid4
 
 from driver.cli.controls import Control
@@ -21,6 +22,9 @@ from driver.core.reports import Redactor
 from driver.engine.probing import put
 from driver.providers.protocol import Provider
 from store.records import JsonObject, OperationId
+
+OTHERS_MAX: Final = 8
+"""Arguments that are changed, one at a time, where a probe does not look for the key."""
 
 Status = Literal["passed", "failed", "untested"]
 
@@ -71,6 +75,25 @@ async def _compare(
     absent = await _count(provider, probe, read, nobody)
     if isinstance(absent, Unclear):
         return _failed(f"asked about an operation that cannot exist: {absent.detail}")
+    if there and there == absent and question(probe, nobody) == question(probe, seen):
+        # it does not ask for the key: then it must know an operation by its arguments
+        absent = await _fewest(provider, probe, read, control, absent)
+    return _judged(control, there, absent)
+
+
+async def _fewest(provider: Provider, probe: Probe, read: Contract, control: Control, otherwise: int) -> int:
+    """Return 0 where any one other argument leads to no match; `otherwise` where none does."""
+    arguments = control.arguments or {}
+    names = [name for name, value in arguments.items() if isinstance(value, str)]
+    for name in names[:OTHERS_MAX]:
+        other = {**arguments, name: uuid4().hex}
+        counted = await _count(provider, probe, read, scope(control.operation_id, other, control.receipt))
+        if counted == 0:
+            return 0
+    return otherwise
+
+
+def _judged(control: Control, there: int, absent: int) -> Tested:
     if there == absent:
         return _failed(
             f"it finds {there} of {control.operation_id}, which succeeded, and {absent} of an operation that "

@@ -141,6 +141,20 @@ async def test_a_probe_that_does_not_is_failed(tmp_path: Path, script: str, said
     assert said in probe["detail"]
 
 
+@pytest.mark.parametrize(
+    ("script", "status"), [("grep -c -- n=$1 ledger || true", "passed"), ("echo 1", "failed")]
+)
+async def test_a_probe_may_know_an_operation_by_its_arguments(
+    tmp_path: Path, script: str, status: str
+) -> None:
+    """Where no key reaches the provider: another argument must lead to nothing, too."""
+    file = config(tmp_path, script, arguments='{ key = "=arguments.n" }')
+    async with succeeded(tmp_path, "cmd-1"):
+        pass
+    (tmp_path / "ledger").write_text("n=cmd-1\n")
+    assert (await outcome(file))[1]["status"] == status
+
+
 async def test_a_probe_that_fails_has_not_passed_any_more(tmp_path: Path) -> None:
     """Whatever it could do once."""
     file = config(tmp_path, HONEST)
