@@ -28,7 +28,7 @@ import anyio
 import structlog
 
 from store.errors import StoreError
-from store.events import CommandAccepted, LateResult, OperationFailed, OperationUnknown
+from store.events import CommandAccepted, LateResult, OperationFailed, OperationProbed, OperationUnknown
 from store.journal import Journal
 from store.records import OperationRecord, RunId, StoredEvent, TriageRecord, moment, timestamp
 from store.transaction import Transaction
@@ -50,7 +50,9 @@ ASKED_MAX: Final = 1_024
 """Runs that `run.triage` asked for and that were not looked at yet; they are found without it, too, later."""
 GATHERING_S: Final = 0.1
 """What becomes unsettled within this is looked at together: a storm of failures makes no storm of looks."""
-_WAKING: Final = frozenset(event.KIND for event in (OperationUnknown, OperationFailed, LateResult))
+_WAKING: Final = frozenset(
+    event.KIND for event in (OperationUnknown, OperationFailed, LateResult, OperationProbed)
+)
 _TRIAGE: Final = b'"kind":"run.triage"'
 
 Boundary = Callable[[str], None]
@@ -120,7 +122,7 @@ class Supervisor:
         try:
             while True:
                 self._wake = anyio.Event()
-                with anyio.move_on_after(await self._round()):
+                with anyio.move_on_after(await self._looked_around()):
                     await self._wake.wait()
                     await anyio.sleep(GATHERING_S)
         except StoreError as error:
@@ -136,6 +138,16 @@ class Supervisor:
                 if len(self._asked) < ASKED_MAX:
                     self._asked.add(event.run_id)
                 self._wake.set()
+
+    async def _looked_around(self) -> float:
+        """Look at every run, whatever goes wrong; return for how many seconds nothing is due."""
+        try:
+            return await self._round()
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("supervisor_broken")
+            return max(BACKOFF_S_MAX, self._settings.interval_s)
 
     async def _round(self) -> float:
         """Look at every run once, and return for how many seconds nothing is due."""

@@ -86,10 +86,8 @@ class Material:
     now: datetime
     subjects: tuple[Subject, ...]
     """The oldest unsettled operations that wait for no probe, oldest first."""
-    eligible: int
-    """How many unsettled operations wait for no probe; beyond `UNSETTLED_MAX` they are not counted."""
     waiting: int
-    """How many wait for a probe."""
+    """How many that are older than the last of these wait for a probe."""
     is_open: bool
     """Whether anything in the run has not ended."""
     newest_end: datetime | None
@@ -132,14 +130,21 @@ def gather(view: View, run_id: RunId, awaits: Awaits) -> Material | None:
     if run is None:
         return None
     unsettled = view.unsettled_of_run(run_id, UNSETTLED_MAX)
-    eligible = [record for record in unsettled if not awaits(view, record)]
+    eligible: list[OperationRecord] = []
+    waiting = 0
+    for record in unsettled:
+        if awaits(view, record):
+            waiting += 1
+        elif len(eligible) < OPERATIONS_MAX:
+            eligible.append(record)
+        else:
+            break
     ends = [moment(record.ended_at) for record in unsettled if record.ended_at is not None]
     return Material(
         run=run,
         now=view.now,
-        subjects=tuple(_subject(view, record) for record in eligible[:OPERATIONS_MAX]),
-        eligible=len(eligible),
-        waiting=len(unsettled) - len(eligible),
+        subjects=tuple(_subject(view, record) for record in eligible),
+        waiting=waiting,
         is_open=view.has_open_operations(run_id),
         newest_end=max(ends, default=None),
         neighbours=view.settled_of_run(run_id, NEIGHBOURS_MAX)[::-1],

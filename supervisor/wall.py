@@ -104,11 +104,11 @@ def build(material: Material, disclosure: Disclosure, bytes_max: int) -> Wall:
 
 
 def _head(material: Material, shown: int) -> JsonObject:
-    left_out = material.eligible - shown
+    left_out = material.run.unsettled - material.waiting - shown
     return {
         "run_id": material.run.run_id,
         "run_ended": material.run.ended,
-        "unsettled": material.eligible + material.waiting,
+        "unsettled": material.run.unsettled,
         "waiting_for_probes": material.waiting,
         "shown": shown,
         "left_out": left_out,

@@ -11,9 +11,10 @@ import pytest
 from store.events import Draft, OperationSucceeded, OperationUnknown
 from store.journal import Journal
 from store.lifecycle import Effect, Source
-from store.records import JsonObject, OperationRecord, RunId, moment
+from store.records import JsonObject, OperationRecord, RunId, TriageRecord, moment, timestamp
 from store.transaction import Transaction
 from store.view import View
+from supervisor.loop import Supervisor
 from supervisor.models.model import Judged, ModelFailed
 from supervisor.models.rules import RulesModel
 from supervisor.recording import Verdict, record
@@ -204,6 +205,28 @@ async def test_attempts_of_earlier_lives_count(tmp_path: Path) -> None:
     assert calls == 3
     async with journal_at(tmp_path) as journal:
         assert await journal.read(nothing_unsettled)
+
+
+async def test_without_the_durable_attempt_a_crash_loop_would_ask_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: what is not on the disk does not count."""
+
+    def forgetful(self: Supervisor, tx: Transaction, run_id: RunId, *, asked: bool) -> TriageRecord:
+        return TriageRecord(run_id=run_id, attempts=1, not_before=timestamp(tx.now))
+
+    monkeypatch.setattr(Supervisor, "_begin", forgetful)
+    calls = 0
+    for life in range(5):
+        async with journal_at(tmp_path) as journal:
+            if life == 0:
+                await journal.transact(lost(1))
+            model = ScriptedModel(failing)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(supervising(journal, model, interval_s=0.01).run)
+                tasks.start_soon(_cancel_at, model.asked, tasks.cancel_scope)
+            calls += len(model.walls)
+    assert calls == 5
 
 
 async def _cancel_at(crash: anyio.Event, scope: anyio.CancelScope) -> None:

@@ -120,6 +120,16 @@ async def test_nothing_inside_can_be_taken_for_the_end_of_the_wall(tmp_path: Pat
         assert lines(wall)[1]["arguments"] == {HOSTILE: [HOSTILE]}
 
 
+async def test_without_the_escapes_a_wall_could_be_ended_from_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: JSON alone leaves angle brackets as they are."""
+    monkeypatch.setattr("supervisor.quoting._ESCAPES", {})
+    async with journal_at(tmp_path) as journal:
+        await journal.transact(lost(1, message=HOSTILE))
+        assert (await wall_of(journal)).text.count(END) > 1
+
+
 @pytest.mark.parametrize("bytes_max", [1_000, 4_000, 20_000, 64_000])
 async def test_a_wall_is_never_larger_than_its_bound(tmp_path: Path, bytes_max: int) -> None:
     """Split oldest first, and it says how many come on the next walls."""
