@@ -31,7 +31,7 @@ from driver.core.classify import Failed, bounded
 from driver.core.contracts import Contract, Probe
 from driver.core.expressions import EvaluationFailed
 from driver.core.reports import Redactor, judge, sound
-from driver.core.templates import MARK
+from driver.core.templates import blank
 from store.lifecycle import ENDED, Effect, Evidence, Source, State
 from store.lifecycle import judge as judge_effect
 from store.records import JsonObject, JsonValue, OperationId, OperationRecord
@@ -115,24 +115,11 @@ def question(probe: Probe, seen: JsonObject) -> JsonObject | Unclear:
         filled = probe.arguments.fill(seen)
     except EvaluationFailed as error:
         return Unclear(f"the probe's arguments cannot be made: {error}")
-    missing = _missing(probe.arguments.source, filled)
+    missing = blank(probe.arguments.source, filled)
     if missing is not None:
         return Unclear(f"the probe's argument {missing!r} finds nothing in this operation")
     # a template's shape stays, and this one is a table
     return cast("JsonObject", filled)
-
-
-def _missing(source: JsonValue, filled: JsonValue) -> str | None:
-    """Return the expression that yielded null; None where none did."""
-    if isinstance(source, str):
-        return source if source.startswith(MARK) and filled is None else None
-    pairs: Iterable[tuple[JsonValue, JsonValue]] = ()
-    if isinstance(source, dict) and isinstance(filled, dict):
-        pairs = ((source[name], filled[name]) for name in source)
-    elif isinstance(source, list) and isinstance(filled, list):
-        pairs = zip(source, filled, strict=True)
-    found = (_missing(*pair) for pair in pairs)
-    return next((text for text in found if text is not None), None)
 
 
 # ------------------------------------------------------------ the answer

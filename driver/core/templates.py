@@ -3,6 +3,7 @@
 Part of `driver.core`, pure: imports `driver.core.attempts`, `driver.core.expressions` and the store's values.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -34,6 +35,19 @@ class Template:
 def scope(call: ToolCall, arguments: JsonObject) -> JsonObject:
     """Return what expressions see of a call. `arguments` are those that the tool gets."""
     return {"key": call.key, "arguments": arguments, "operation_id": call.operation_id}
+
+
+def blank(source: JsonValue, filled: JsonValue) -> str | None:
+    """Return the expression in a template's `source` that yielded null; None where none did."""
+    if isinstance(source, str):
+        return source if source.startswith(MARK) and filled is None else None
+    pairs: Iterable[tuple[JsonValue, JsonValue]] = ()
+    if isinstance(source, dict) and isinstance(filled, dict):
+        pairs = ((source[name], filled[name]) for name in source)
+    elif isinstance(source, list) and isinstance(filled, list):
+        pairs = zip(source, filled, strict=True)
+    found = (blank(*pair) for pair in pairs)
+    return next((text for text in found if text is not None), None)
 
 
 def _compile(value: JsonValue) -> _Part:

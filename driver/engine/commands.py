@@ -32,6 +32,7 @@ from driver.engine.endings import end_at_rest
 from driver.engine.erasing import record_erasure
 from driver.engine.history import runs
 from driver.engine.proof import asked_for, operation_of
+from driver.engine.queue import Waiting
 from driver.engine.verdicts import record_verdict
 from store.events import CommandCompleted, CommandFailed, OperationNotExecuted
 from store.lifecycle import OPEN
@@ -55,6 +56,8 @@ class Effects:
     ended: tuple[OperationId, ...] = ()
     cancelling: tuple[OperationId, ...] = ()
     granted: tuple[tuple[OperationId, str], ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    """The operations that the command accepted, which wait for their turn."""
 
 
 NO_EFFECTS: Final = Effects()

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 import anyio
 from anyio.abc import TaskStatus
 
-from driver.core.commands import ProbeData, RetryData
+from driver.core.commands import CompensateData, ProbeData, RetryData, RunCompensateData
 from driver.engine.alarms import raise_alarms
 from driver.engine.commands import Commands, Family
+from driver.engine.compensating import CompensateCommand, Compensator, RunCompensateCommand
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.errands import Carry, Errands
@@ -39,6 +40,9 @@ class Engine:
         )
         self._probe_command = ProbeCommand(around, prober)
         self._retry_command = RetryCommand(around, self.dispatcher)
+        compensator = Compensator(around, self.dispatcher)
+        self._compensate_command = CompensateCommand(around, compensator)
+        self._run_compensate_command = RunCompensateCommand(around, self.dispatcher, compensator)
         self.commands = Commands(self._families())
         self.intake = Intake(around, self.dispatcher, self.commands, self.errands)
         self.local = LocalDesk(journal=around.journal, intake=self.intake, posture=around.posture)
@@ -89,6 +93,8 @@ class Engine:
         return {
             ProbeData.KIND: self._probe_command.accept,
             RetryData.KIND: self._retry_command.accept,
+            CompensateData.KIND: self._compensate_command.accept,
+            RunCompensateData.KIND: self._run_compensate_command.accept,
         }
 
     def _carriers(self) -> Mapping[str, Carry]:
@@ -96,4 +102,6 @@ class Engine:
         return {
             ProbeData.KIND: self._probe_command.carry,
             RetryData.KIND: self._retry_command.carry,
+            CompensateData.KIND: self._compensate_command.carry,
+            RunCompensateData.KIND: self._run_compensate_command.carry,
         }

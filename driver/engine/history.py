@@ -25,7 +25,7 @@ from store.events import (
     OperationUnknown,
 )
 from store.lifecycle import Effect, State
-from store.records import AttemptRecord, CommandRecord, OperationRecord, StoredEvent, moment
+from store.records import AttemptRecord, CommandRecord, JsonObject, OperationRecord, StoredEvent, moment
 from store.view import View
 from store.wire import from_json
 
@@ -143,6 +143,12 @@ def duration_ms(view: View, record: OperationRecord, attempt: int, end: datetime
     """Return how long an attempt took until `end`, by default until now."""
     began = moment(view.attempts(record.operation_id)[attempt - 1].started_at)
     return round(((end or view.now) - began).total_seconds() * 1000)
+
+
+def arguments_of(view: View, record: OperationRecord) -> JsonObject | None:
+    """Return the arguments of a call; None once they were erased."""
+    data = view.command_data(record.command_id)
+    return None if data is None or data.body is None else json.loads(data.body)["arguments"]
 
 
 def _telling(view: View, record: OperationRecord) -> Iterator[StoredEvent]:

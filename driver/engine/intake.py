@@ -383,6 +383,8 @@ class Intake:
             self._dispatcher.run_started(*item.start)
         if item.wait is not None:
             self._dispatcher.enqueue([item.wait])
+        if item.effects.waiting:
+            self._dispatcher.enqueue(item.effects.waiting)
         if item.errand is not None:
             self._errands.take(item.errand)
         for ended in item.effects.ended:
