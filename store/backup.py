@@ -32,13 +32,16 @@ from uuid import uuid4
 from store import files
 from store.connection import configure, uri
 from store.creation import new_file
-from store.errors import BackupDamaged, BackupExists, BackupUnwritable, StoreError
+from store.errors import BackupDamaged, BackupEmpty, BackupExists, BackupUnwritable, StoreError
 from store.findings import Progress
-from store.folder import sync_folder
+from store.folder import entered, sync_folder
 from store.head import Ledger, read_head, row_digest, write_head
+from store.identity import read_identity
+from store.inspection import inspect
 from store.keys import KEY, DigestKey
 from store.records import Fence, Timestamp, timestamp
 from store.schema import migrate
+from store.settings import JournalSettings
 from store.verify import verify
 from store.view import View
 
@@ -97,6 +100,21 @@ def back_up(source: Path, target: Path, report: Report, *, now: datetime) -> Bac
     except sqlite3.Error as error:
         raise BackupUnwritable(target, str(error)) from error
     return made
+
+
+def back_up_at_rest(settings: JournalSettings, target: Path, report: Report, *, now: datetime) -> Backup:
+    """Copy the journal of a state folder that no daemon uses, under its lock. Otherwise as `back_up`.
+
+    Raises an `OpenRefused`, too, for what is no journal of this folder, or is in use.
+    """
+    check_target(target)
+    with entered(settings) as folder:
+        identity = read_identity(folder.path)
+        if identity is None or identity.journal is None:
+            raise BackupEmpty(folder.path)
+        path = identity.path(folder.path)
+        inspect(path, identity)
+        return back_up(path, target, report, now=now)
 
 
 @contextmanager

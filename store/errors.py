@@ -27,6 +27,7 @@ StoreError
 ├── BackupRefused                no backup was made
 │   ├── BackupExists             something has its name
 │   ├── BackupUnwritable         the operating system refused
+│   ├── BackupEmpty              there is no journal yet
 │   └── BackupDamaged            the journal does not hold what it says
 ├── JournalClosed                asked after the journal was closed
 ├── QueueFull                    too many lazy writes wait
@@ -347,6 +348,13 @@ class BackupUnwritable(BackupRefused):
             "Choose a folder that effectd's user can write (under systemd: within the state folder), with "
             "room for the whole journal.",
         )
+
+
+class BackupEmpty(BackupRefused):
+    """There is nothing to copy."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "this state folder has no journal yet", "Start the daemon first.")
 
 
 class BackupDamaged(BackupRefused):

@@ -325,7 +325,8 @@ class Writer:
         pages, sizes, settings = self._page_bytes(), self.sizes, self._settings
         taken = max(0, pages - sizes.bytes) + max(0, self._wal_bytes - sizes.wal_bytes)
         taken += max(0, pages - self._committed_bytes)
-        used = sizes.bytes + sizes.wal_bytes + taken
+        # pages that pruning has freed are taken before the file grows
+        used = sizes.bytes + sizes.wal_bytes + taken - self._free_bytes()
         return (
             used + settings.reserve_bytes <= settings.max_bytes
             and sizes.free_bytes - taken >= settings.reserve_bytes
@@ -334,6 +335,10 @@ class Writer:
     def _page_bytes(self) -> int:
         """How long the file is to be, by all that was written so far, the open transaction included."""
         return int(self.ledger.connection.execute("PRAGMA page_count").fetchone()[0]) * PAGE_BYTES
+
+    def _free_bytes(self) -> int:
+        """How much of the file holds nothing."""
+        return int(self.ledger.connection.execute("PRAGMA freelist_count").fetchone()[0]) * PAGE_BYTES
 
     def _check_files(self) -> None:
         """Look that neither the journal nor its `-wal` was replaced.

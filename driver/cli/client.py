@@ -143,19 +143,41 @@ class LocalClient:
             raise Unreadable(self._door, f"something that is no {model.__name__.lower()}") from error
 
     def lines(
-        self, method: str, path: str, parameters: Parameters | None = None, *, patient: bool = False
+        self,
+        method: str,
+        path: str,
+        parameters: Parameters | None = None,
+        *,
+        body: Mapping[str, JsonValue] | None = None,
+        patient: bool = False,
     ) -> Iterator[str]:
         """Yield each line of a stream. `patient`: the next line may take for ever."""
+        with self._stream(method, path, parameters, body, patient=patient) as response:
+            yield from response.iter_lines()
+
+    def pieces(self, path: str, parameters: Parameters | None = None) -> Iterator[bytes]:
+        """Yield a long read's body as it comes."""
+        with self._stream("GET", path, parameters, None, patient=False) as response:
+            yield from response.iter_bytes()
+
+    @contextmanager
+    def _stream(
+        self,
+        method: str,
+        path: str,
+        parameters: Parameters | None,
+        body: Mapping[str, JsonValue] | None,
+        *,
+        patient: bool,
+    ) -> Generator[httpx2.Response]:
         self.knock()
         timeout = httpx2.Timeout(None if patient else ANSWER_S, connect=CONNECT_S)
-        with (
-            self._mapped(),
-            self._http.stream(method, path, params=_texts(parameters or {}), timeout=timeout) as response,
-        ):
+        asked = self._http.stream(method, path, params=_texts(parameters or {}), json=body, timeout=timeout)
+        with self._mapped(), asked as response:
             if response.is_error:
                 response.read()
             self._refuse_unless_good(response)
-            yield from response.iter_lines()
+            yield response
 
     def knock(self) -> None:
         """Connect, and hang up; by hand, for httpx2 leaves its socket open where it is refused."""

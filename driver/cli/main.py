@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
     "drain": ("driver.cli.drain:drain", "Stop the daemon without cutting off what runs."),
     "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),
+    "backup": ("driver.cli.copies:backup", "Copy the journal into a file, verified."),
+    "export": ("driver.cli.copies:export", "Every operation, as lines of JSON or a table."),
     "metrics": ("driver.cli.metrics:metrics", "The daemon's metrics, as OpenMetrics."),
     "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
     "demo": ("driver.cli.demo:demo", "The whole story in one minute, on real processes."),

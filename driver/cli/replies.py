@@ -339,3 +339,20 @@ class VerifyLine(
     RootModel[Annotated[VerifyProgress | VerifyFinding | VerifyResult, Field(discriminator="type")]]
 ):
     """One line of `POST /v1/verify`."""
+
+
+class BackupResult(Reply):
+    """The last line: the backup is whole, or `message` says why there is none."""
+
+    type: Literal["result"] = "result"
+    ok: bool
+    file: str | None = None
+    bytes: int | None = None
+    journal_id: str | None = None
+    last_seq: int | None = None
+    made_at: str | None = None
+    message: str | None = None
+
+
+class BackupLine(RootModel[Annotated[VerifyProgress | BackupResult, Field(discriminator="type")]]):
+    """One line of `POST /v1/backup`."""

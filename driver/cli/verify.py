@@ -8,21 +8,19 @@ Part of `driver.cli`.
      └── CutShort      1   the daemon ended before it had looked at everything
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from driver.cli import doors
 from driver.cli.client import LocalClient, Unreachable
 from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
+from driver.cli.progress import Report, shown
 from driver.cli.replies import VerifyFinding, VerifyLine, VerifyProgress, VerifyResult
 from driver.cli.views import line, table
 from driver.config.load import load
@@ -31,8 +29,6 @@ from store.errors import StoreError
 from store.settings import JournalSettings
 from store.verify import Progress as FileProgress
 from store.verify import verify_file
-
-Report = Callable[[VerifyProgress], None]
 
 
 class NotVerified(click.ClickException):
@@ -85,7 +81,7 @@ def verify(ctx: click.Context, config_file: Path, *, as_json: bool, deep: bool) 
     all is well, 1 where something is wrong.
     """
     config = load(config_file)
-    with _shown(as_json=as_json) as report:
+    with shown("verifying", quiet=as_json) as report:
         verdict = _live(config_file, report, deep=deep) or _at_rest(config, report, deep=deep)
     if as_json:
         write_json(
@@ -145,20 +141,6 @@ def _at_rest(config: Config, report: Report, *, deep: bool) -> Verdict:
         raise NotVerified(error) from error
     findings = [VerifyFinding(check=item.check, subject=item.subject, problem=item.problem) for item in found]
     return Verdict(looked_by="file", findings=tuple(findings))
-
-
-@contextmanager
-def _shown(*, as_json: bool) -> Generator[Report]:
-    """Yield what shows progress: a bar on a terminal, on standard error, and nothing elsewhere."""
-    screen = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, console=screen, transient=True, disable=as_json or not screen.is_terminal
-    ) as bars:
-        task = bars.add_task("verifying", total=None)
-        yield lambda reached: bars.update(
-            task, description=reached.check, completed=reached.done, total=reached.total
-        )
 
 
 def _write(verdict: Verdict) -> None:

@@ -458,3 +458,21 @@ async def test_an_earlier_history_is_pruned_as_any_other(
     assert await is_rebuilt(settings, now)
     async with opened() as journal:
         assert await kept(journal) == [operation_id(3), operation_id(5)]
+
+
+async def test_what_is_pruned_makes_room(opened: Open, clock: Clock, settings: JournalSettings) -> None:
+    """A journal that was full takes new work as soon as pages are free in it, before the file shrinks."""
+    async with opened() as journal:
+        await fill(journal, 2_500)  # much more than a `-wal` can hold
+        await acknowledge(journal)
+    size = (settings.state_dir / "journal.db").stat().st_size
+    async with opened(replace(settings, max_bytes=size + 200_000, reserve_bytes=200_000)) as journal:
+        await journal.transact(recording(driver_started()))
+        assert not await journal.transact(lambda tx: tx.room)
+        await journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+        clock.now += timedelta(days=31)
+        await journal.transact(recording(driver_started()))
+        retention, step = Retention(SETTINGS), Step()
+        while not step.pages:
+            step = await journal.transact(retention.step)
+        assert await journal.transact(lambda tx: tx.room)
