@@ -16,9 +16,11 @@ from driver.config.providers import (
     CommandProviderTable,
     CommandToolTable,
     CommonProviderTable,
+    CompensateTable,
     HttpProviderTable,
     HttpToolTable,
     McpProviderTable,
+    ProbeTable,
     ToolTable,
 )
 from driver.config.support import FEATURES
@@ -42,6 +44,8 @@ def _models() -> Mapping[str, type[Table]]:
         **found,
         "[providers.NAME]": McpProviderTable,
         "[providers.NAME.tools.TOOL]": ToolTable,
+        "[providers.NAME.tools.TOOL.probe]": ProbeTable,
+        "[providers.NAME.tools.TOOL.compensate]": CompensateTable,
     }
 
 
