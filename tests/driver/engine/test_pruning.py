@@ -24,13 +24,18 @@ async def pruned(rig: Rig, count: int) -> None:
     await rig.journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
     rig.clock.ahead += timedelta(days=31)
     await rig.intake.deliver([command("run.cancel", f"cancel-{rig.clock.ahead.days}", run_id=RunId("other"))])
-    before = sum((await rig.journal.read(lambda view: view.counts())).values())
+    before = await left(rig)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(prune, rig.journal, SETTINGS)
-        with anyio.fail_after(30):
-            while before - sum((await rig.journal.read(lambda view: view.counts())).values()) < count:
-                await anyio.sleep(0.01)
+        with anyio.fail_after(60):
+            while await left(rig) > before - count:
+                await rig.quiet()
         tasks.cancel_scope.cancel()
+
+
+async def left(rig: Rig) -> int:
+    """How many operations the journal has."""
+    return sum((await rig.journal.read(lambda view: view.counts())).values())
 
 
 def said(answer: Answer) -> dict[str, object]:

@@ -10,8 +10,8 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from driver.local import shapes
 from driver.local.exports import COLUMNS, PAGE, lines
+from driver.local.shapes import operation as shown
 from store.journal import open_journal
 from store.settings import JournalSettings
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
@@ -115,7 +115,7 @@ async def test_the_export_has_every_operation_once_oldest_first(tmp_path: Path) 
         found = [json.loads(line) for line in response.text.splitlines()]
         assert [item["command_id"] for item in found] == [f"cmd-{n}" for n in range(count)]
         assert all(tuple(item) == COLUMNS for item in found)
-        assert found[0] == shapes.operation(await rig.operation("cmd-0"))
+        assert found[0] == shown(await rig.operation("cmd-0"))
 
 
 async def test_the_export_is_a_table_too(tmp_path: Path) -> None:
