@@ -28,8 +28,8 @@ from tests.system.zygote import ROOT
 OPERATIONS: Final = 100_000
 BATCH: Final = 1_000
 OPERATIONS_OF_A_RUN: Final = 50
-NICENESS: Final = 5
-"""Behind the tests that run meanwhile, but not so far that a busy machine never gets round to it."""
+NICENESS: Final = 1
+"""Hardly behind the tests that run meanwhile: a busy machine must get round to it, too."""
 MAKING_S_MAX: Final = 600.0
 
 
