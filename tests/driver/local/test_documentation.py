@@ -5,8 +5,8 @@ from pathlib import Path
 
 from starlette.routing import Route
 
+from driver.local.app import _GROUPS
 from driver.local.errors import Code
-from driver.local.groups import decisions, errands, events, operations, runs, status, verdicts, verify
 from driver.local.settings import LocalLimits
 from tests.driver.local.test_reads import ALONE, LISTED, STATUS
 
@@ -16,7 +16,7 @@ TEXT = (Path(__file__).parents[3] / "docs" / "local-api.md").read_text(encoding=
 def served() -> set[str]:
     """Return every path with its method: a group needs no service to name them."""
     routes: list[Route] = []
-    for group in (status, operations, decisions, verdicts, errands, runs, events, verify):
+    for group in _GROUPS:
         routes += group.routes(None)
     return {
         f"{method} {route.path}" for route in routes for method in (route.methods or ()) if method != "HEAD"
