@@ -21,7 +21,7 @@ from driver.cli.ops import operation_of
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.plain import plain
-from driver.cli.replies import CommandGiven, CommandReply, Event
+from driver.cli.replies import CommandGiven, CommandReply, Event, RunCommandGiven
 from store.events import CommandFailed
 
 wait_option = click.option(
@@ -84,7 +84,7 @@ def give(client: LocalClient, operation_id: str, name: str) -> CommandGiven:
     return client.parse(CommandGiven, text)
 
 
-def receipt(client: LocalClient, given: CommandGiven) -> dict[str, JsonValue]:
+def receipt(client: LocalClient, given: CommandGiven | RunCommandGiven) -> dict[str, JsonValue]:
     """Return the result of a command, once it is done, however long that takes.
 
     Raises `NotCarriedOut`, `NotHeard`, and what the client does.

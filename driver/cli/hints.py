@@ -59,6 +59,16 @@ HINTS: Final = (
         advice="look there now, with the read that its contract declares",
     ),
     Hint(
+        applies=_may("retry"),
+        command="effectd retry {operation_id}",
+        advice="call it again with the same key: rule R allows it now",
+    ),
+    Hint(
+        applies=_may("compensate"),
+        command="effectd compensate {operation_id}",
+        advice="take it back, with the call that its contract declares",
+    ),
+    Hint(
         applies=_settle,
         command="effectd reconcile {operation_id} --effect none|occurred|unknown --note TEXT",
         advice="record what you found; it executes nothing",

@@ -31,6 +31,11 @@ COMMANDS: Final = {
     "reconcile": ("driver.cli.verdicts:reconcile", "Settle what happened, once you have looked."),
     "annotate": ("driver.cli.verdicts:annotate", "Write down what an operation is to you."),
     "probe": ("driver.cli.errands:probe", "Look in the provider whether an operation happened."),
+    "retry": (
+        "driver.cli.remedies:retry",
+        "Call an operation again with the same key, where rule R allows it.",
+    ),
+    "compensate": ("driver.cli.remedies:compensate", "Take back what an operation, or a run, has done."),
     "wall": ("driver.cli.triage:wall", "What a triage model would be shown of a run."),
     "triage": ("driver.cli.triage:triage", "Wake the supervisor for a run."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),

@@ -219,11 +219,12 @@ class Annotation(Reply):
 
 
 class Compensation(Reply):
-    """The operation that undid this one."""
+    """The operation that takes this one back."""
 
     operation_id: str
+    state: State
     effect: Effect
-    seq: int
+    seq: int | None
 
 
 class VerdictReply(Operation):
@@ -278,6 +279,7 @@ class Story(Operation):
     divergences: tuple[Divergence, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     compensation: Compensation | None = None
+    compensates: str | None = None
     parent_operation_id: str | None = None
     child_run_id: str | None = None
     child_ops_total: int | None = None

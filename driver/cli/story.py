@@ -45,7 +45,10 @@ def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Rendera
     if told.child_run_id is not None:
         yield labelled("child run", _children(told))
     if told.compensation is not None:
-        yield labelled("undone by", f"{told.compensation.operation_id} ({told.compensation.effect})")
+        undo = told.compensation
+        yield labelled("undone by", f"{undo.operation_id} ({undo.state}, effect {undo.effect})")
+    if told.compensates is not None:
+        yield labelled("undoes", told.compensates)
     yield line()
     for day, moments in groupby(timeline(told), key=_day):
         yield line((f"{day} (UTC)", "bold"))

@@ -31,7 +31,7 @@ from driver.core.compensation import (
     arguments,
     decide,
 )
-from driver.core.contracts import Compensation, ToolName
+from driver.core.contracts import Contract, ToolName
 from driver.core.identity import args_digest, compensation_id, content_digest, operation_id
 from driver.core.probes import scope
 from driver.core.strictjson import dumps_compact
@@ -84,47 +84,56 @@ class Compensator:
 
         `certain`: only what is proven to have happened is compensated.
         """
+        found = self._plan(tx, forward, certain=certain)
+        return self._accept(tx, forward, found) if isinstance(found, _Plan) else found
+
+    def is_due(self, view: View, forward: OperationRecord) -> bool:
+        """Whether an operation would be compensated, were that asked for now."""
+        return compensation_of(view, forward.operation_id) is None and isinstance(
+            self._plan(view, forward, certain=False), _Plan
+        )
+
+    def _plan(self, view: View, forward: OperationRecord, *, certain: bool) -> "_Plan | Needless | Refused":
         contract = self._terms.lookup(forward.tool)
         declared = contract.compensate
-        known = evident(tx, forward, contract, self._terms)
-        facts = Facts(
-            state=forward.state,
-            declared=declared is not None or certain,
-            proven=known.proven.effect,
-            lands_until=known.lands_until,
-            now=tx.now,
-            certain=certain,
+        known = evident(view, forward, contract, self._terms)
+        decision = decide(
+            Facts(
+                state=forward.state,
+                # a walk looks first at what happened, and then at whether it can be taken back
+                declared=declared is not None or certain,
+                proven=known.proven.effect,
+                lands_until=known.lands_until,
+                now=view.now,
+                certain=certain,
+            )
         )
-        decision = decide(facts)
         if isinstance(decision, Refused | Needless):
             return decision
         if declared is None:
             return UNDECLARED
-        return self._accept(tx, forward, declared)
-
-    def _accept(self, tx: Transaction, forward: OperationRecord, declared: Compensation) -> Waiting | Refused:
-        filled = arguments(declared, scope(forward.operation_id, arguments_of(tx, forward), forward.receipt))
+        seen = scope(forward.operation_id, arguments_of(view, forward), forward.receipt)
+        filled = arguments(declared, seen)
         if isinstance(filled, Refused):
             return filled
         tool = str(ToolName(ToolName.parse(forward.tool).provider, declared.tool))
-        asks = self._terms.lookup(tool).approval == "required"
+        contract = self._terms.lookup(tool)
+        asks = contract.approval == "required"
         if asks and self._dispatcher.unapproved >= self._limits.approvals_max:
             return Refused("overloaded", "too many calls wait for a person's approval (driver.approvals_max)")
-        return self._append(tx, forward, tool, filled, asks=asks)
+        return _Plan(tool, filled, contract)
 
-    def _append(
-        self, tx: Transaction, forward: OperationRecord, tool: str, filled: JsonObject, *, asks: bool
-    ) -> Waiting:
-        contract = self._terms.lookup(tool)
+    def _accept(self, tx: Transaction, forward: OperationRecord, plan: "_Plan") -> Waiting:
+        contract = plan.contract
         digester = self._fingerprints.digester(contract)
         command_id = compensation_id(forward.operation_id)
-        data: JsonObject = {"tool": tool, "arguments": filled}
+        data: JsonObject = {"tool": plan.tool, "arguments": plan.arguments}
         identity = operation_id(self._scope, forward.run_id, command_id)
         accepted = CommandAccepted(
             kind=ToolCallData.KIND,
             content_digest=content_digest(ToolCallData.KIND, forward.run_id, data, digester),
-            tool=tool,
-            args_digest=args_digest(tool, filled, digester),
+            tool=plan.tool,
+            args_digest=args_digest(plan.tool, plan.arguments, digester),
             write=contract.write,
             identical=contract.identical,
         )
@@ -139,7 +148,22 @@ class Compensator:
                 redact=() if contract.redact is None else contract.redact.paths,
             )
         )
-        return Waiting(operation_id=identity, expires_at=None, traceparent=None, unapproved=asks)
+        return Waiting(
+            operation_id=identity,
+            expires_at=None,
+            traceparent=None,
+            unapproved=contract.approval == "required",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The call that takes an effect back."""
+
+    tool: str
+    arguments: JsonObject
+    contract: Contract
+    """Of the compensating tool."""
 
 
 class CompensateCommand:

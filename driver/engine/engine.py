@@ -35,14 +35,18 @@ class Engine:
         self.errands = Errands(around)
         prober = Prober(around)
         self.probes = ProbeLoop(around, prober)
-        self.remedies = Remedies(
-            {"probe": lambda view, record: prober.refusal(view, record.operation_id) is None}
-        )
         self._probe_command = ProbeCommand(around, prober)
         self._retry_command = RetryCommand(around, self.dispatcher)
         compensator = Compensator(around, self.dispatcher)
         self._compensate_command = CompensateCommand(around, compensator)
         self._run_compensate_command = RunCompensateCommand(around, self.dispatcher, compensator)
+        self.remedies = Remedies(
+            {
+                "probe": lambda view, record: prober.refusal(view, record.operation_id) is None,
+                "retry": self._retry_command.is_allowed,
+                "compensate": compensator.is_due,
+            }
+        )
         self.commands = Commands(self._families())
         self.intake = Intake(around, self.dispatcher, self.commands, self.errands)
         self.local = LocalDesk(journal=around.journal, intake=self.intake, posture=around.posture)

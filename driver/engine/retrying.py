@@ -77,12 +77,18 @@ class RetryCommand:
         found: _Found = await until(self._journal, look, concerns)
         return None if isinstance(found, _Recorded) else found
 
-    def _refusal(self, tx: Transaction, operation_id: OperationId, asking: CommandId) -> Refusal | None:
-        record = tx.operation(operation_id)
+    def is_allowed(self, view: View, record: OperationRecord) -> bool:
+        """Whether another attempt would be begun, were that asked for now."""
+        return self._refusal(view, record.operation_id) is None
+
+    def _refusal(
+        self, view: View, operation_id: OperationId, asking: CommandId | None = None
+    ) -> Refusal | None:
+        record = view.operation(operation_id)
         if record is None:
             return UNKNOWN_OPERATION
-        asked = asked_for(tx, operation_id, beside=asking) is not None
-        return refusal(facts(tx, record, self._terms, self._machine, asked=asked))
+        asked = asked_for(view, operation_id, beside=asking) is not None
+        return refusal(facts(view, record, self._terms, self._machine, asked=asked))
 
     def _place(self, view: View, errand: Errand, operation_id: OperationId) -> Waiting | None:
         """Return where the operation waits for its attempt; None where it does, or that has begun."""

@@ -17,6 +17,7 @@ from store.delegation import Delegation
 from store.journal import JournalStatistics
 from store.lifecycle import State
 from store.records import (
+    COMPENSATION_PREFIX,
     AttemptRecord,
     CommandRecord,
     DeadLetter,
@@ -51,6 +52,8 @@ class Story:
     attempts: Sequence[AttemptRecord]
     evidence: Sequence[EvidenceRecord]
     delegation: Delegation | None
+    compensation: OperationRecord | None
+    """The operation that takes this one back."""
     allowed: Sequence[str]
     """The commands about it that would be taken now."""
     seqs: Sequence[int]
@@ -161,7 +164,8 @@ def story(told: Story, withheld: Iterable[str]) -> bytes:
         "verdicts": _told(datas, "operation.reconciled", _VERDICT),
         "divergences": _told(datas, "operation.diverged", _DIVERGENCE),
         "annotations": _told(datas, "operation.annotated", _ANNOTATION),
-        "compensation": _compensation(datas),
+        "compensation": _compensation(told.compensation, datas),
+        "compensates": _compensates(told.operation),
         "parent_operation_id": told.operation.parent_operation_id,
         **_child(told.delegation),
         "allowed": list(told.allowed),
@@ -316,15 +320,25 @@ def _arguments(data: StoredData | None, withheld: Iterable[str]) -> JsonValue:
     return arguments if hiding is None else Redactor(redaction=hiding, arguments=arguments).shown_arguments()
 
 
-def _compensation(datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]]) -> JsonValue:
-    for event, data in datas:
-        if event.kind == "operation.compensated":
-            return {
-                "operation_id": data["compensation_operation_id"],
-                "effect": data["effect"],
-                "seq": event.seq,
-            }
-    return None
+def _compensation(
+    found: OperationRecord | None, datas: Iterable[tuple[StoredEvent, Mapping[str, JsonValue]]]
+) -> JsonValue:
+    """`seq` is the newest event that says what it came to; null before it has ended."""
+    if found is None:
+        return None
+    seqs = [event.seq for event, _ in datas if event.kind == "operation.compensated"]
+    return {
+        "operation_id": found.operation_id,
+        "state": found.state,
+        "effect": found.effect,
+        "seq": seqs[-1] if seqs else None,
+    }
+
+
+def _compensates(operation: OperationRecord) -> JsonValue:
+    """The operation that this one takes back; null for any other."""
+    prefix, command_id = COMPENSATION_PREFIX, operation.command_id
+    return command_id.removeprefix(prefix) if command_id.startswith(prefix) else None
 
 
 def _child(found: Delegation | None) -> JsonObject:

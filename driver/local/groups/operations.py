@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from driver.core.identity import compensation_id
 from driver.local import shapes
 from driver.local.answers import encoded, page_answer, text_answer
 from driver.local.errors import Code, not_found
@@ -101,10 +102,17 @@ def _story(service: Service, view: View, operation_id: OperationId) -> shapes.St
         attempts=view.attempts(operation_id),
         evidence=view.evidence(operation_id),
         delegation=view.delegation(operation_id),
+        compensation=_compensation(view, operation_id),
         allowed=service.sources.allowed(view, operation),
         seqs=seqs,
         telling=tuple(_telling(view, seqs)),
     )
+
+
+def _compensation(view: View, operation_id: OperationId) -> OperationRecord | None:
+    command = view.command(compensation_id(operation_id))
+    found = None if command is None else command.operation_id
+    return None if found is None else view.operation(found)
 
 
 def _telling(view: View, seqs: Iterable[int]) -> Iterator[StoredEvent]:

@@ -56,6 +56,7 @@ ALONE = [
     "divergences",
     "annotations",
     "compensation",
+    "compensates",
     "parent_operation_id",
     "child_run_id",
     "child_ops_total",
