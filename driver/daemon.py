@@ -30,6 +30,7 @@ from driver.config.models import Config
 from driver.core.answers import Submission
 from driver.core.attempts import Report
 from driver.core.groups import innermost
+from driver.core.unfencing import Unfenced, Unfencing
 from driver.engine.announcements import announce
 from driver.engine.desk import Identity
 from driver.engine.dispatcher import CANCEL_DRAIN_S
@@ -43,7 +44,7 @@ from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
 from driver.faults import Boundary, Drill
 from driver.link.link import Link
-from driver.link.watermark import Watermark
+from driver.link.watermark import OwnWatermark
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
@@ -155,7 +156,8 @@ class Daemon:
             tombstone_days=int(config.journal.tombstone_days),
         )
         self.journal = journal
-        self._posture = Posture(fence=None, confirmed=config.control is None)
+        alone = config.control is None
+        self._posture = Posture(fence=None, confirmed=alone, alone=alone)
         self._providers: Mapping[str, Provider] = assembly.providers(config, self._late)
         self._terms = Terms(contracts(config), self._providers)
         around = Surroundings(
@@ -184,11 +186,11 @@ class Daemon:
 
         Returns when everything that was started has ended.
         """
-        self._posture.fence, journal_id = await self.journal.read(lambda view: (view.fence, view.journal_id))
+        await self._engine.fences.resume()
         if self._link is None:
             # nobody else will hold these events: what is committed counts as acknowledged
-            watermark = Watermark(self.journal)
-            self.journal.subscribe(lambda events: watermark.move(journal_id, events[-1].seq))
+            own = await OwnWatermark.of(self.journal)
+            self.journal.subscribe(own.move)
         async with anyio.create_task_group() as tasks:
             await tasks.start(serve_local, self, LocalSettings(runtime_dir=self._config.driver.runtime_dir))
             await self._start(tasks)
@@ -259,7 +261,8 @@ class Daemon:
         await self._engine.dispatcher.drain()
         if self._link is not None and self._link.statistics().connected:
             with anyio.move_on_after(FLUSH_S):
-                await self._link.acknowledged(self.journal.statistics().last_seq)
+                statistics = self.journal.statistics()
+                await self._link.acknowledged(statistics.last_seq - statistics.base)
 
     def status(self) -> StatusFacts:
         """Return what is true now, for the local API."""
@@ -293,6 +296,13 @@ class Daemon:
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given on this machine."""
         return await self._engine.local.submit(kind, run_id, data)
+
+    async def unfence(self, actor: str, *, accept_rollback: bool) -> Unfencing:
+        """Lift the fence, for an operator on this machine; then say hello to the plane anew."""
+        found = await self._engine.fences.lift(accept_rollback=accept_rollback, actor=actor)
+        if self._link is not None and isinstance(found, Unfenced):
+            self._link.renew()
+        return found
 
     async def metrics(self) -> bytes:
         """Return the metrics of this process life, for the local API."""

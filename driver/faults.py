@@ -36,6 +36,7 @@ OF_A_CALL: Final = (
     "intake.committed",
     "dispatch.prepared",
     "dispatch.intent_committed",
+    "dispatch.intent_held",
     "dispatch.before_call",
     "dispatch.answered",
     "dispatch.outcome_committed",

@@ -57,6 +57,8 @@ class JournalStatistics:
     """Units that those commits ran, and reads."""
     events: int
     waiting: int
+    base: int
+    """The seq before the present history's first event; the two that follow count on with it."""
     last_seq: int
     acked_seq: int
     last_commit_at: Timestamp | None
@@ -268,6 +270,7 @@ class Journal:
             units=self._units,
             events=self._events,
             waiting=len(self._writes) + len(self._reads),
+            base=head.base,
             last_seq=head.last_seq,
             acked_seq=head.acked_seq,
             last_commit_at=None if self._last_commit_at is None else timestamp(self._last_commit_at),

@@ -26,6 +26,7 @@ from store.events import (
 from store.head import Ledger, row_digest
 from store.keys import DigestKey
 from store.lifecycle import IllegalMove, advance
+from store.marks import SUPERSEDED
 from store.naming import on_wire
 from store.projection import MOVING, Fact
 from store.records import (
@@ -59,8 +60,6 @@ from store.tables import (
 from store.view import DELIVERIES_MAX, View
 from store.wire import MEMBERS, render
 
-SUPERSEDED: Final = "superseded"
-"""The mark that another life of this driver has taken over, beside a fence of another reason."""
 SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
 """What `chain`, the last member, adds to an event's bytes."""
 
@@ -152,9 +151,13 @@ class Transaction(View):
     def raise_fence(self, reason: str, detail: str) -> None:
         """Stop the daemon from acting, durably. A fence that stands already stays as it is."""
         if self.fence is None:
-            ledger = self._write()
-            fence = Fence(reason=reason, detail=detail, at=timestamp(self.now))
-            ledger.head = replace(ledger.head, fence=fence)
+            self.replace_fence(reason, detail)
+
+    def replace_fence(self, reason: str, detail: str) -> None:
+        """Stop the daemon from acting, durably, for this reason, whatever fence stands."""
+        ledger = self._write()
+        fence = Fence(reason=reason, detail=detail, at=timestamp(self.now))
+        ledger.head = replace(ledger.head, fence=fence)
 
     def lift_fence(self) -> None:
         """Let the daemon act again; what was marked beside the fence is forgotten with it."""

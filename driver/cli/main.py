@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "compensate": ("driver.cli.remedies:compensate", "Take back what an operation, or a run, has done."),
     "wall": ("driver.cli.triage:wall", "What a triage model would be shown of a run."),
     "triage": ("driver.cli.triage:triage", "Wake the supervisor for a run."),
+    "unfence": ("driver.cli.unfence:unfence", "Let a fenced daemon act again."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
     "drain": ("driver.cli.drain:drain", "Stop the daemon without cutting off what runs."),
     "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),

@@ -260,6 +260,15 @@ class WallReply(Reply):
     waiting_for_probes: int
 
 
+class UnfenceReply(Reply):
+    """`POST /v1/unfence`."""
+
+    reason: str
+    journal_id: str
+    previous_journal_id: str | None
+    unknown: int
+
+
 class Story(Operation):
     """An operation alone."""
 

@@ -27,18 +27,25 @@ from driver.core.templates import Template
 
 def contracts(config: Config) -> Contracts:
     """Return the contract of each declared tool, and for each provider what holds for its undeclared ones."""
+    control = config.control
+    held_s = control.intent_ack_timeout_s if control is not None and control.intent_ack == "required" else 0.0
     declared = {
-        ToolName(name, tool): _declared(table, provider)
+        ToolName(name, tool): _declared(table, provider, held_s)
         for name, provider in config.providers.items()
         for tool, table in provider.tools.items()
     }
     return Contracts(
-        tools=declared, undeclared={name: _undeclared(table) for name, table in config.providers.items()}
+        tools=declared,
+        undeclared={name: _undeclared(table, held_s) for name, table in config.providers.items()},
     )
 
 
-def _undeclared(provider: CommonProviderTable) -> Contract:
-    return Contract(key_carrier=parse_key_carrier(provider.key), late_result_s=_late_result_s(provider))
+def _undeclared(provider: CommonProviderTable, held_s: float) -> Contract:
+    return Contract(
+        key_carrier=parse_key_carrier(provider.key),
+        held_s=held_s,
+        late_result_s=_late_result_s(provider),
+    )
 
 
 def _late_result_s(provider: CommonProviderTable) -> float:
@@ -46,7 +53,7 @@ def _late_result_s(provider: CommonProviderTable) -> float:
     return 0.0 if isinstance(provider, CommandProviderTable) else provider.late_result_s
 
 
-def _declared(tool: ToolTable, provider: ProviderTable) -> Contract:
+def _declared(tool: ToolTable, provider: ProviderTable, held_s: float) -> Contract:
     return Contract(
         declared=True,
         effect=tool.effect,
@@ -57,6 +64,7 @@ def _declared(tool: ToolTable, provider: ProviderTable) -> Contract:
         retry_attempts=tool.retry_attempts,
         retry_backoff_s=tool.retry_backoff_s,
         execution_s=tool.execution_s,
+        held_s=held_s,
         late_result_s=_late_result_s(provider),
         approval=tool.approval,
         approval_expires_s=tool.approval_expires_s,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
 from driver.config.errors import Problem, TablePath
-from driver.config.models import Config, ControlTable, DriverTable
+from driver.config.models import Config, DriverTable
 from driver.config.table import Table, tables
 
 T = TypeVar("T", bound=Table)
@@ -28,7 +28,6 @@ class Feature(Generic[T]):
 FEATURES: Final = (
     Feature(DriverTable, "allow_self_approval", lambda driver: driver.allow_self_approval, "false"),
     Feature(Config, "gateway", lambda config: config.gateway is not None, "leave the table out"),
-    Feature(ControlTable, "intent_ack", lambda control: control.intent_ack != "off", '"off"'),
 )
 
 

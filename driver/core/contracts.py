@@ -178,6 +178,8 @@ class Contract:
     retry_attempts: int = 3
     retry_backoff_s: float = 1.0
     execution_s: float = 60.0
+    held_s: float = 0.0
+    """How long the plane may take to acknowledge an intent before it is acted on; 0 where it need not."""
     late_result_s: float = 60.0
     """How long an attempt can still land after its call has ended; 0 where it is gone by then."""
     approval: ApprovalRule = "none"
@@ -200,6 +202,11 @@ class Contract:
     def write(self) -> bool:
         """True where an execution may change the world."""
         return self.effect == "write"
+
+    @property
+    def budget_s(self) -> float:
+        """How long after its intent an attempt is over."""
+        return self.held_s + self.execution_s
 
     @property
     def carries_key(self) -> bool:

@@ -193,5 +193,5 @@ def can_be_bettered(outcome: Outcome) -> bool:
 
 def _budget_s(case: Case, at: datetime) -> float:
     """How long an attempt that starts at `at` may take: its own budget, capped by the command's expiry."""
-    own = case.contract.execution_s
+    own = case.contract.budget_s
     return own if case.expires_at is None else min(own, (case.expires_at - at).total_seconds())

@@ -12,6 +12,8 @@ Theory of operation
                         └──── hello fenced,   ├─── rolled back, ───────┴── conflict ──► FENCED
                               welcome         │    forked
                               ──► FENCED      └ (a watermark of 0 needs no check)
+                                              a restored backup is checked too, and then FENCED for one
+                                              more hello
     any ──Closed──► CLOSED
 
 Nothing but `hello` and `error` is sent before the history is confirmed; commands that arrive while the
@@ -55,6 +57,7 @@ from driver.core.signals import (
     EventsRead,
     FenceReason,
     HistoryConfirmed,
+    LiftFence,
     Note,
     Opened,
     Order,
@@ -181,11 +184,11 @@ class LinkSession:
         return [Send(render(hello))]
 
     def _close(self, code: int, reason: str) -> list[Order]:
-        was_fenced = self._fence_reason is not None
+        was_superseded = self._fence_reason == FenceReason.SUPERSEDED
         self._phase = Phase.CLOSED
         self._stream = None
         self._held.clear()
-        if code != CLOSE_SUPERSEDED or was_fenced:
+        if code != CLOSE_SUPERSEDED or was_superseded:
             return []
         detail = (
             f"the plane closed the link with {CLOSE_SUPERSEDED}: {reason or 'another life has taken over'}"
@@ -233,7 +236,7 @@ class LinkSession:
         """Hold the plane's watermark against this journal."""
         assert self._hello is not None, "a session is opened before anything is received"
         self._welcome = welcome
-        if self._fence_reason is not None:
+        if self._fence_reason not in (None, FenceReason.RESTORED):
             self._phase = Phase.FENCED
             return []
         # against what hello said, not against what was committed since: what the plane has seen is older than
@@ -264,6 +267,10 @@ class LinkSession:
 
     def _confirm(self, welcome: Welcome) -> list[Order]:
         assert self._hello is not None, "a session is opened before anything is received"
+        if self._fence_reason is not None:
+            # hello said that it is fenced: the next one says that it is not
+            self._phase = Phase.FENCED
+            return [LiftFence(), *self._release()]
         self._phase = Phase.STREAMING
         self._stream = Stream(
             acked=welcome.acked_seq,

@@ -27,6 +27,8 @@ class FenceReason(StrEnum):
     """The plane acknowledged another history than this journal's."""
     CONFLICT = "conflict"
     """The plane saw other bytes under a seq of this journal."""
+    RESTORED = "restored_backup"
+    """This journal was restored from a backup: until the plane or an operator agrees, it may be too old."""
 
 
 # ------------------------------------------------------------ signals: what happened
@@ -39,6 +41,8 @@ class Opened:
     hello: Hello
     fence: str | None = None
     """Why the daemon is fenced, where `hello` says that it is."""
+    base: int = 0
+    """For the shell: how the journal's file calls the seq 0 of this history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,11 @@ class RaiseFence:
 
 
 @dataclass(frozen=True, slots=True)
+class LiftFence:
+    """The plane knows a restored journal as the history it has seen: it may act. Then say hello again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Deliver:
     """Hand this to the engine; its answer comes back as `Answered`."""
 
@@ -196,6 +205,7 @@ Order: TypeAlias = (
     | AnnounceFrameBytes
     | Park
     | RaiseFence
+    | LiftFence
     | Deliver
     | HistoryConfirmed
     | PauseStream

@@ -19,7 +19,7 @@ TAIL_BYTES_MAX: Final = 65_536
 
 def announce(tx: Transaction, data: EventData) -> None:
     """Append `data`, unless only news of the same kind stands between it and its twin."""
-    for event in reversed(tx.events(max(tx.last_seq - TAIL, 0), TAIL, TAIL_BYTES_MAX)):
+    for event in reversed(tx.events(max(tx.last_seq - TAIL, tx.base), TAIL, TAIL_BYTES_MAX)):
         if not event.kind.startswith("driver.") or event.kind == DriverStopping.KIND or event.body is None:
             break
         if event.kind == data.KIND and json.loads(event.body)["data"] == as_json(data):

@@ -92,7 +92,7 @@ class Assignment:
 
     def deadline(self, now: datetime) -> datetime:
         """Return when an attempt that starts at `now` must be over: its budget, capped by the expiry."""
-        own = now + timedelta(seconds=self.contract.execution_s)
+        own = now + timedelta(seconds=self.contract.budget_s)
         return own if self.expires_at is None else min(own, self.expires_at)
 
 

@@ -14,12 +14,13 @@ import structlog
 from driver.core.answers import Answer, Done, NotDone, Reply, Submission
 from driver.core.frames import PROTOCOL, CommandFrame, Hello, InvalidCommand
 from driver.core.signals import Opened
+from driver.engine.fences import Fences
 from driver.engine.intake import Intake
+from driver.engine.intents import Intents
 from driver.engine.posture import Posture
-from store.events import CommandCompleted, Draft, DriverFenced
+from store.events import CommandCompleted
 from store.journal import Journal
 from store.records import BootId, CommandId, JsonObject, Origin, RunId
-from store.transaction import Transaction
 from store.view import View
 
 log = structlog.get_logger(__name__)
@@ -49,12 +50,16 @@ class ControlDesk:
         intake: Intake,
         posture: Posture,
         pump: Callable[[], None],
+        fences: Fences,
+        intents: Intents,
         identity: Identity,
         capabilities: tuple[str, ...],
     ) -> None:
         self._journal = journal
         self._intake = intake
         self._pump = pump
+        self._fences = fences
+        self._intents = intents
         self._capabilities = capabilities
         self._posture = posture
         self._identity = identity
@@ -70,15 +75,19 @@ class ControlDesk:
 
     async def fence(self, reason: str, detail: str) -> None:
         """Stop acting, durably: returns once the fence is fsynced. What runs goes on, and is recorded."""
-        log.error("fenced", reason=reason, detail=detail)
+        await self._fences.raise_fence(reason, detail)
 
-        def raise_fence(tx: Transaction) -> None:
-            if tx.fence is None:
-                tx.raise_fence(reason, detail)
-                tx.append(Draft(data=DriverFenced(reason=reason, detail=detail)))
-            self._posture.fence = tx.fence
+    async def agree(self) -> None:
+        """Let a restored journal act again, durably."""
+        await self._fences.agree()
 
-        await self._journal.transact(raise_fence)
+    def acknowledged(self, seq: int) -> None:
+        """Let go the calls whose intent the plane holds."""
+        self._intents.acknowledged(seq)
+
+    def refused(self, seq: int) -> None:
+        """End the calls whose intent the plane will never hold."""
+        self._intents.refused(seq)
 
     async def opening(self) -> Opened:
         """Return where the daemon and its journal stand now, for the session of a socket that is open."""
@@ -86,7 +95,7 @@ class ControlDesk:
 
     def _opening(self, view: View) -> Opened:
         fence = self._posture.fence
-        return Opened(self._hello(view), None if fence is None else fence.reason)
+        return Opened(self._hello(view), None if fence is None else fence.reason, view.base)
 
     def _hello(self, view: View) -> Hello:
         state = self._posture.state
@@ -97,8 +106,8 @@ class ControlDesk:
             boot_id=self._identity.boot_id,
             software=self._identity.software,
             capabilities=self._capabilities,
-            last_seq=view.last_seq,
-            acked_seq=view.acked_seq,
+            last_seq=view.last_seq - view.base,
+            acked_seq=view.acked_seq - view.base,
             unsettled=view.unsettled()[0],
             max_inflight=self._identity.inflight_max,
             tombstone_days=self._identity.tombstone_days,

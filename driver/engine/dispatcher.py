@@ -25,7 +25,7 @@ free: such an operation arrives here at step 4 (`run_started`).
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeVarTuple, Unpack
 
 import anyio
@@ -41,6 +41,7 @@ from driver.core.revival import ERASED
 from driver.engine.approvals import expiry
 from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
 from driver.engine.endings import end_at_rest, lost, record_late
+from driver.engine.intents import Intents, unheld
 from driver.engine.loss import Loss
 from driver.engine.observing import Observer
 from driver.engine.outcomes import found_by_shim, outcome
@@ -92,6 +93,7 @@ class Dispatcher:
         self._loss = Loss(around.journal, around.lose)
         self._observer = Observer(around)
         self._grants: dict[OperationId, str] = {}
+        self.intents = Intents()
         self.slots = Slots(around.limits.inflight_max)
         self._queue = Queue()
         self._places: dict[OperationId, Waiting] = {}
@@ -128,10 +130,10 @@ class Dispatcher:
             self._queue.put(place)
         self.pump()
 
-    def run_started(self, assignment: Assignment, deadline_at: datetime) -> None:
+    def run_started(self, assignment: Assignment, deadline_at: datetime, started_seq: int) -> None:
         """Call the provider for an operation whose intent is committed, and for which a slot was taken."""
         running = self._enter(assignment)
-        running.deadline_at = deadline_at
+        running.deadline_at, running.started_seq = deadline_at, started_seq
         self._spawn(self._finish_started, running)
 
     def readopt(self, attempts: Iterable[UnderWay]) -> None:
@@ -175,6 +177,19 @@ class Dispatcher:
             self._queue.remove(operation_id)
             self._spawn(self._end_waiting, [operation_id], OperationNotExecuted(reason="cancelled"))
 
+    def fenced(self) -> None:
+        """Let what waits for the plane look at the fence."""
+        self.intents.interrupt()
+
+    def abandon(self, operation_ids: Iterable[OperationId]) -> None:
+        """Let go what an accepted rollback has ended in the journal. What was called already is heard out."""
+        self.intents.begin_history()
+        for operation_id in operation_ids:
+            self._queue.remove(operation_id)
+            running = self._running.get(operation_id)
+            if running is not None and running.deadline_at is None:
+                running.cancel()
+
     def grant(self, operation_id: OperationId, approval_id: str) -> None:
         """Let an operation go on whose newest request was granted, durably."""
         if self._queue.grant(operation_id, approval_id):
@@ -189,7 +204,7 @@ class Dispatcher:
         What waits stays in the journal, accepted, for the next start.
         """
         for running in self._running.values():
-            if running.deadline_at is None:
+            if running.deadline_at is None or running.holding:
                 running.scope.cancel()
         with anyio.move_on_after(self._limits.drain_s):
             await self.slots.all_given_back()
@@ -234,9 +249,11 @@ class Dispatcher:
         """Steps 4 to 6."""
         self._boundary("dispatch.intent_committed")
         self._terms.warn(running.assignment.tool, running.assignment.contract)
+        not_held = await self._hold(running)
+        self._boundary("dispatch.intent_held")
         await self._observer.look(running.assignment, "before")
         began = anyio.current_time()
-        word: Outcome | None = await self._refused_at_last(running)
+        word: Outcome | None = await self._refused_at_last(running) or not_held
         if word is None:
             report = await self._loss.strike(running.assignment, await self._call(running))
             self._boundary("dispatch.answered")
@@ -290,6 +307,27 @@ class Dispatcher:
             return refusal
         running.interrupted = True
         return None
+
+    async def _hold(self, running: Running) -> OperationNotExecuted | None:
+        """Between steps 3 and 4: wait until the plane holds the intent, where it must; else return that not.
+
+        A cancel, the expiry, a drain or a fence ends the wait; step 4 sees which it was. The budget of the
+        execution begins when this returns.
+        """
+        assignment = running.assignment
+        contract, held = assignment.contract, False
+        if not contract.held_s:
+            return None
+        assert running.deadline_at is not None, "an intent has a deadline"
+        ends = min(anyio.current_time() + contract.held_s, self._loop_time(assignment.expires_at))
+        running.holding = True
+        if not running.cancelled:
+            with anyio.CancelScope(deadline=ends) as running.scope:
+                held = await self.intents.held(running.started_seq)
+        running.holding = False
+        budget_ends = self._clock() + timedelta(seconds=contract.execution_s)
+        running.deadline_at = min(running.deadline_at, budget_ends)
+        return None if held else unheld(contract.held_s)
 
     async def _call(self, running: Running) -> Report:
         """Step 5. Whatever happens, this returns what is known about the call."""

@@ -5,6 +5,7 @@ for its life, and so do the engine's tests: there is one way to put the parts to
 """
 
 from collections.abc import Mapping
+from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskStatus
@@ -16,6 +17,7 @@ from driver.engine.compensating import CompensateCommand, Compensator, RunCompen
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.errands import Carry, Errands
+from driver.engine.fences import Fences
 from driver.engine.intake import Intake
 from driver.engine.probe_command import ProbeCommand
 from driver.engine.probe_loop import ProbeLoop
@@ -33,6 +35,13 @@ class Engine:
         self._around = around
         self.dispatcher = Dispatcher(around)
         self.errands = Errands(around)
+        self.fences = Fences(
+            journal=around.journal,
+            posture=around.posture,
+            dispatcher=self.dispatcher,
+            new_id=lambda: uuid4().hex,
+            pump=self.pump,
+        )
         prober = Prober(around)
         self.probes = ProbeLoop(around, prober)
         self._probe_command = ProbeCommand(around, prober)
@@ -58,6 +67,8 @@ class Engine:
             intake=self.intake,
             posture=self._around.posture,
             pump=self.pump,
+            fences=self.fences,
+            intents=self.dispatcher.intents,
             identity=identity,
             capabilities=self.commands.kinds,
         )

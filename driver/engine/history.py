@@ -162,11 +162,12 @@ def _telling(view: View, record: OperationRecord) -> Iterator[StoredEvent]:
 def _cleared(view: View, record: OperationRecord) -> frozenset[int]:
     """Return the attempts that evidence above a supervisor's proves not to have happened."""
     evidence, attempts = view.evidence(record.operation_id), view.attempts(record.operation_id)
-    return frozenset(
-        item.attempt
-        for item in attempts
-        if proof([word for word in evidence if word.attempt == item.attempt], [item]).effect is Effect.NONE
-    )
+    cleared: set[int] = set()
+    for item in attempts:
+        words = [word for word in evidence if word.attempt == item.attempt]
+        if proof(words, [item], since_seq=view.base).effect is Effect.NONE:
+            cleared.add(item.attempt)
+    return frozenset(cleared)
 
 
 def _whole(view: View, record: OperationRecord, seq: int, data: AttemptEnded) -> AttemptEnded:

@@ -93,7 +93,7 @@ class _Taken:
 
     answer: Answer
     wait: Waiting | None = None
-    start: tuple[Assignment, datetime] | None = None
+    start: tuple[Assignment, datetime, int] | None = None
     effects: Effects = NO_EFFECTS
     errand: Errand | None = None
 
@@ -276,8 +276,8 @@ class Intake:
         assignment = self._assignment(offer, data, origin, expires_at)
         if not (offer.ready and slots > 0 and self._posture.may_dispatch):
             return _Taken(answer=Silent(), wait=assignment.place)
-        tx.append(assignment.draft(self._dispatcher.intent(assignment, tx.now)))
-        return _Taken(answer=Silent(), start=(assignment, assignment.deadline(tx.now)))
+        started = tx.append(assignment.draft(self._dispatcher.intent(assignment, tx.now)))
+        return _Taken(answer=Silent(), start=(assignment, assignment.deadline(tx.now), started.seq - tx.base))
 
     def _executed(self, tx: Transaction, offer: _Offer, origin: Origin, data: CommandData) -> _Taken:
         """Do a command that is no call, or leave it open as an errand."""
@@ -460,7 +460,8 @@ def _repeat(view: View, known: CommandRecord | Tombstone) -> Answer:
     seqs = [seq for seq in (known.accepted_seq, known.receipt_seq) if seq is not None]
     events = [view.event(seq) for seq in seqs]
     stored = tuple(event for event in events if event is not None and event.body is not None)
-    if len(stored) == len(seqs):
+    # what an earlier history of this file said is not in the stream
+    if len(stored) == len(seqs) and all(seq > view.base for seq in seqs):
         return Repeat(stored)
     operation = None if known.operation_id is None else view.operation(known.operation_id)
     assert known.receipt_seq is not None, "only what has a receipt is erased"
@@ -477,7 +478,7 @@ def _retired(
         operation_id=known.operation_id,
         kind=kind,
         effect=None if effect is None else effect.value,
-        journal_id=view.journal_id,
-        seq=seq,
+        journal_id=view.journal_id if seq > view.base else view.history_of(seq).journal_id,
+        seq=view.wire_seq(seq),
     )
     return Reply(render(frame))

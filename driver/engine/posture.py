@@ -19,6 +19,8 @@ class Posture:
     fence: Fence | None
     confirmed: bool
     """Whether the plane, in this boot, has confirmed that this journal is the history it knows."""
+    alone: bool = False
+    """Whether there is no plane that could confirm anything."""
     ready: bool = False
     draining: bool = False
 

@@ -70,7 +70,7 @@ def evident(
     made = view.attempts(record.operation_id)[:count]
     return Evident(
         attempts=made,
-        proven=proof(view.evidence(record.operation_id), made),
+        proven=proof(view.evidence(record.operation_id), made, since_seq=view.base),
         lands_until=_lands_until(view, record, made, contract, terms),
     )
 

@@ -24,6 +24,10 @@ class Running:
     assignment: Assignment
     deadline_at: datetime | None = None
     """Set once the intent is committed."""
+    started_seq: int = 0
+    """Of the intent, as the wire counts; set with it."""
+    holding: bool = False
+    """Whether the plane's acknowledgement of the intent is waited for."""
     phase: Phase = Phase.RESERVED
     cancelled: bool = False
     interrupted: bool = False

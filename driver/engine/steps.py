@@ -20,6 +20,7 @@ from driver.engine.machine import Machine
 from driver.engine.posture import Posture
 from driver.engine.proof import facts, is_revived
 from driver.engine.reports import unsent
+from driver.engine.rolled_back import end_rolled_back
 from driver.engine.running import Later, Over, Running, Started, Step
 from driver.engine.terms import Terms
 from store.events import OperationNotExecuted
@@ -99,6 +100,8 @@ class Steps:
     def end(self, tx: Transaction, running: Running, newest: Attempted) -> Over | Later:
         """Record the end of the attempt: of its operation, or of one attempt of several."""
         assignment = running.assignment
+        if end_rolled_back(tx, assignment.operation_id, newest):
+            return Over("rolled_back")
         decision = end_attempt(
             tx,
             assignment.operation_id,
@@ -115,7 +118,8 @@ class Steps:
 
     def _start(self, tx: Transaction, running: Running, approval_id: str | None = None) -> Started:
         assignment = running.assignment
-        tx.append(assignment.draft(intent(assignment, tx.now, self.machine, approval_id)))
+        started = tx.append(assignment.draft(intent(assignment, tx.now, self.machine, approval_id)))
+        running.started_seq = started.seq - tx.base
         running.deadline_at = assignment.deadline(tx.now)
         return Started()
 

@@ -19,7 +19,8 @@ carries out the orders at once; none of them waits, because what takes time was 
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -28,7 +29,7 @@ from anyio.abc import TaskGroup
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from driver.core.answers import Answer
+from driver.core.answers import Answer, Repeat
 from driver.core.frames import SUBPROTOCOL
 from driver.core.session import LinkSession, Phase, SessionStatistics
 from driver.core.signals import (
@@ -42,6 +43,7 @@ from driver.core.signals import (
     Deliver,
     EventsRead,
     HistoryConfirmed,
+    LiftFence,
     Note,
     Order,
     Park,
@@ -124,6 +126,8 @@ class Conversation:
         self._why = ""
         self._arriving = 0
         self._journal_id = JournalId("")
+        self._base = 0
+        """How the journal's file calls the seq 0 of this history: the session counts as the wire does."""
         self._parting: Parting | None = None
         self._greeted = anyio.Event()
         self._checked = anyio.Event()
@@ -139,7 +143,7 @@ class Conversation:
         unsubscribe = self._journal.subscribe(self._on_commit)
         try:
             opened = await self._desk.opening()
-            self._journal_id = opened.hello.journal_id
+            self._journal_id, self._base = opened.hello.journal_id, opened.base
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._write)
@@ -236,10 +240,18 @@ class Conversation:
     # ------------------------------------------------------------ signals in
 
     def _on_commit(self, events: Sequence[StoredEvent]) -> None:
-        self._signal(Committed(tuple(events)))
+        self._signal(Committed(self._on_wire(events)))
+
+    def _on_wire(self, events: Sequence[StoredEvent]) -> tuple[StoredEvent, ...]:
+        """Return the events as the wire counts them."""
+        if not self._base:
+            return tuple(events)
+        return tuple(replace(event, seq=event.seq - self._base) for event in events)
 
     async def _answer(self, answer: Answer) -> None:
         await self._outbox.roomy()
+        if isinstance(answer, Repeat):
+            answer = Repeat(self._on_wire(answer.events))
         self._signal(Answered(answer))
 
     def _signal(self, signal: Signal) -> None:
@@ -271,6 +283,7 @@ class Conversation:
                 self._send_on_errand(order)
             case Acknowledge(seq):
                 self._watermark.move(self._journal_id, seq)
+                self._desk.acknowledged(seq)
                 self._boundary("link.acknowledged")
             case AnnounceFrameBytes(limit):
                 self._journal.later(lambda tx: tx.announce_frame_bytes_max(limit))
@@ -278,6 +291,8 @@ class Conversation:
                 self._desk.history_confirmed()
             case RaiseFence(reason, detail):
                 self._courier.raise_fence(reason, detail)
+            case LiftFence():
+                self._courier.lift_fence(partial(self.hang_up, 1000, "the daemon says hello again"))
             case PauseStream(ms):
                 self._start(ms)
             case Note():
@@ -293,6 +308,8 @@ class Conversation:
             self._give_up("the plane does not read: too much waits to be sent")
 
     def _send_on_errand(self, errand: Errand) -> None:
+        if isinstance(errand, Park):
+            self._desk.refused(errand.seq)
         try:
             self._errands.send_nowait(errand)
         except anyio.WouldBlock:
@@ -320,24 +337,26 @@ class Conversation:
                     await self._park(errand)
 
     async def _read_events(self, wanted: ReadEvents) -> None:
-        self._signal(await self._journal.read(lambda view: _page(view, wanted)))
+        page, parked = await self._journal.read(lambda view: _page(view, wanted, self._base))
+        events = self._on_wire(page)
+        self._signal(EventsRead(wanted.after, events, frozenset(seq - self._base for seq in parked)))
 
     async def _read_chain(self, seq: int) -> None:
-        chain = await self._journal.read(lambda view: view.chain_at(seq))
+        chain = await self._journal.read(lambda view: view.chain_at(self._base + seq))
         self._signal(ChainRead(seq, chain))
 
     async def _park(self, order: Park) -> None:
         def park(tx: Transaction) -> None:
-            tx.park(order.seq, order.code, order.message)
+            tx.park(self._base + order.seq, order.code, order.message)
 
         await self._journal.transact(park)
         log.error("event_parked", seq=order.seq, code=order.code)
 
 
-def _page(view: View, wanted: ReadEvents) -> EventsRead:
-    events = view.events(wanted.after, wanted.limit, wanted.bytes_max)
-    parked: frozenset[int] = frozenset()
-    if events:
-        letters = view.dead_letters(wanted.after, wanted.limit)
-        parked = frozenset(letter.seq for letter in letters)
-    return EventsRead(wanted.after, events, parked)
+def _page(view: View, wanted: ReadEvents, base: int) -> tuple[tuple[StoredEvent, ...], frozenset[int]]:
+    """Read events, and which of them are dead letters, as the file counts them."""
+    events = view.events(base + wanted.after, wanted.limit, wanted.bytes_max)
+    if not events:
+        return events, frozenset()
+    letters = view.dead_letters(base + wanted.after, wanted.limit)
+    return events, frozenset(letter.seq for letter in letters)

@@ -8,6 +8,7 @@ again.
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import anyio
@@ -22,6 +23,8 @@ WAITING_MAX: Final = 1_024
 """Commands that may wait for the desk; beyond it, nothing is read from the socket."""
 WAITING_BYTES_MAX: Final = 8_388_608
 """The same in bytes."""
+
+_Fencing = Callable[[], Awaitable[None]]
 
 AnswerTo = Callable[[Answer], Awaitable[None]]
 """Takes the answer to one command; returns at once where its connection has ended."""
@@ -45,7 +48,7 @@ class Courier:
         self._desk = desk
         self._waiting: deque[_Parcel] = deque()
         self._waiting_bytes = 0
-        self._fence: tuple[str, str] | None = None
+        self._fences: deque[_Fencing] = deque()
         self._work = anyio.Event()
         self._room = anyio.Event()
         self._alarm = anyio.Event()
@@ -81,27 +84,33 @@ class Courier:
         self._room.set()
 
     def raise_fence(self, reason: str, detail: str) -> None:
-        """Have the desk raise a fence at once, before any further batch is delivered.
+        """Have the desk raise a fence at once, before any further batch is delivered."""
+        self._fences.append(partial(self._desk.fence, reason, detail))
+        self._alarm.set()
 
-        Of two that wait, the first is raised.
-        """
-        if self._fence is None:
-            self._fence = (reason, detail)
-            self._alarm.set()
+    def lift_fence(self, lifted: Callable[[], None]) -> None:
+        """Have the desk lift a fence that the plane's word was waited for, and then call `lifted`."""
+
+        async def lift() -> None:
+            await self._desk.agree()
+            lifted()
+
+        self._fences.append(lift)
+        self._alarm.set()
 
     async def fence_raised(self) -> None:
-        """Return once no fence waits to be raised."""
-        while self._fence is not None:
+        """Return once no fence waits to be raised, or lifted."""
+        while self._fences:
             await self._fenced.wait()
 
     async def _raise_fences(self) -> None:
         while True:
-            if self._fence is None:
+            if not self._fences:
                 self._alarm = anyio.Event()
                 await self._alarm.wait()
             else:
-                await self._desk.fence(*self._fence)
-                self._fence = None
+                await self._fences[0]()
+                self._fences.popleft()
                 self._fenced.set()
                 self._fenced = anyio.Event()
 

@@ -29,6 +29,18 @@ class Desk(Protocol):
         """Return once the fence is durable, and nothing is dispatched any more."""
         ...
 
+    async def agree(self) -> None:
+        """Return once a restored journal may act again: the plane knows it as the history it has seen."""
+        ...
+
+    def acknowledged(self, seq: int) -> None:
+        """Note that the plane holds every event of this history up to `seq`, but those that it refused."""
+        ...
+
+    def refused(self, seq: int) -> None:
+        """Note that an event was refused, and left out: it will never be acknowledged for itself."""
+        ...
+
     async def opening(self) -> Opened:
         """Return where the daemon and its journal stand now, for the session of a socket that is open."""
         ...

@@ -32,6 +32,8 @@ from driver.link.settings import LinkSettings
 from driver.link.token import Token, read_token
 from driver.link.watermark import Watermark
 from store.journal import Journal
+from store.marks import SUPERSEDED
+from store.view import View
 
 log = structlog.get_logger(__name__)
 
@@ -227,11 +229,17 @@ class Link:
 
     async def _wait_while_superseded(self) -> None:
         """Hold still while another life of this driver has the plane's ear, this boot or before it."""
-        fence = await self._journal.read(lambda view: view.fence)
-        if self._state != "superseded" and (fence is None or fence.reason != FenceReason.SUPERSEDED):
+        superseded = await self._journal.read(_is_superseded)
+        if self._state != "superseded" and not superseded:
             return
         self._state = "superseded"
         log.error("link_superseded", url=self._url, advice="effectd unfence, once the other life is gone")
         await self._renewed.wait()
         self._renewed = anyio.Event()
         self._failures = 0
+
+
+def _is_superseded(view: View) -> bool:
+    """Whether another life has taken over, by a fence of its own or beside another one."""
+    fence = view.fence
+    return fence is not None and (fence.reason == FenceReason.SUPERSEDED or view.mark(SUPERSEDED) is not None)

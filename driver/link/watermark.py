@@ -3,14 +3,18 @@
 Part of `driver.link`; imports `store`. It is written lazily, with the next commit: losing it costs a resend.
 """
 
+import json
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
+from typing import Self
 
 import anyio
 
 from store.errors import JournalClosed
+from store.events import DriverUnfenced
 from store.journal import Journal
-from store.records import JournalId
+from store.records import JournalId, StoredEvent
 from store.transaction import Transaction
 
 
@@ -49,4 +53,30 @@ class Watermark:
             mark, self._mark = self._mark, None
         # an accepted rollback begins another history, of which the plane has acknowledged nothing
         if mark is not None and mark[0] == tx.journal_id:
-            tx.acknowledge(mark[1])
+            tx.acknowledge(tx.base + mark[1])
+
+
+class OwnWatermark:
+    """Where no plane holds the events, what is committed counts as acknowledged."""
+
+    def __init__(self, journal: Journal, journal_id: JournalId, base: int) -> None:
+        self._watermark = Watermark(journal)
+        self._journal_id = journal_id
+        self._base = base
+
+    @classmethod
+    async def of(cls, journal: Journal) -> Self:
+        """Return the watermark of the journal's present history."""
+        journal_id, base = await journal.read(lambda view: (view.journal_id, view.base))
+        return cls(journal, journal_id, base)
+
+    def move(self, events: Sequence[StoredEvent]) -> None:
+        """Acknowledge what was committed: a listener of the journal."""
+        if events[0].kind == DriverUnfenced.KIND and events[0].body is not None:
+            self._follow(events[0].seq, events[0].body)
+        self._watermark.move(self._journal_id, events[-1].seq - self._base)
+
+    def _follow(self, seq: int, body: bytes) -> None:
+        """An accepted rollback begins another history, with this event."""
+        frame = json.loads(body)
+        self._journal_id, self._base = JournalId(frame["journal_id"]), seq - frame["seq"]

@@ -13,6 +13,7 @@ from driver.local.groups import (
     decisions,
     errands,
     events,
+    fence,
     metrics,
     operations,
     runs,
@@ -35,6 +36,7 @@ _GROUPS: Final = (
     verify,
     copies,
     metrics,
+    fence,
 )
 
 

@@ -104,6 +104,8 @@ class Code(StrEnum):
     INVALID_QUERY = "invalid_query"
     INVALID_BODY = "invalid_body"
     FENCED = "fenced"
+    NOT_FENCED = "not_fenced"
+    ROLLBACK_NOT_ACCEPTED = "rollback_not_accepted"
     HISTORY_NOT_CONFIRMED = "history_not_confirmed"
     UNKNOWN_OPERATION = "unknown_operation"
     NOT_AWAITING_APPROVAL = "not_awaiting_approval"

@@ -11,6 +11,7 @@ from typing import TypeVar
 import anyio
 
 from driver.core.answers import Done, NotDone
+from driver.core.unfencing import Unfencing
 from driver.local.errors import Code, Problem
 from driver.local.settings import LocalLimits
 from driver.local.sources import Sources
@@ -71,6 +72,11 @@ class Service:
         async with self._reads:
             with _stopped_journal():
                 return await self.sources.wall(run_id)
+
+    async def unfence(self, actor: str, *, accept_rollback: bool) -> Unfencing:
+        """Return what came of lifting the fence, once that is fsynced. Raises as `read` does."""
+        with _stopped_journal():
+            return await self.sources.unfence(actor, accept_rollback=accept_rollback)
 
     async def ailment(self) -> str | None:
         """Return None while the journal can commit, else what is wrong. Raises as `read` does."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from driver.core.answers import Submission
+from driver.core.unfencing import Unfencing
 from store.journal import Journal
 from store.records import BootId, JsonObject, OperationRecord, RunId, Timestamp
 from store.view import View
@@ -83,6 +84,10 @@ class Sources(Protocol):
 
     def drain(self, reason: str) -> None:
         """Begin to stop the daemon, once; `reason` says who wants it. Never blocks."""
+        ...
+
+    async def unfence(self, actor: str, *, accept_rollback: bool) -> Unfencing:
+        """Lift the fence for `actor`, durably; or return why it stands."""
         ...
 
     async def metrics(self) -> bytes:

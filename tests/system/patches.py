@@ -15,8 +15,10 @@ from typing import Any, Final, cast
 from driver.core.answers import Repeat
 from driver.core.commands import ToolCallData
 from driver.core.conclusion import Attempted
+from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
 from driver.engine.posture import Posture
+from driver.engine.running import Running
 from driver.engine.terms import Terms
 from driver.providers.mcp.jsonrpc import RequestId
 from driver.providers.mcp.stdio import StdioWire
@@ -49,7 +51,7 @@ def no_dedupe() -> None:
                 data = offer.candidate.data
                 assert isinstance(data, ToolCallData)
                 assignment = self._assignment(offer, data, origin, None)
-                self._dispatcher.run_started(assignment, assignment.deadline(datetime.now(UTC)))
+                self._dispatcher.run_started(assignment, assignment.deadline(datetime.now(UTC)), 0)
         return answers
 
     Intake.deliver = deliver  # type: ignore[method-assign]
@@ -120,6 +122,15 @@ def lost_is_not_executed() -> None:
     module.lost = not_executed
 
 
+def no_hold() -> None:
+    """Act on an intent that the plane does not hold yet."""
+
+    async def hold(self: Dispatcher, running: Running) -> None:
+        del self, running
+
+    Dispatcher._hold = hold  # type: ignore[method-assign, assignment]
+
+
 def any_answer_will_do() -> None:
     """Take whatever a server answers for the answer to the call that has waited longest."""
     original = StdioWire._answer
@@ -153,6 +164,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             lost_is_not_executed,
             any_answer_will_do,
             no_readoption,
+            no_hold,
         )
     }
 )

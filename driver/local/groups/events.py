@@ -27,11 +27,13 @@ async def _events(service: Service, request: Request) -> Response:
     query = parse_query(EventsQuery, request)
     if query.follow:
         return LineStream(service, partial(_follow, service, query.after))
-    last = await service.read(lambda view: view.last_seq)
-    return LineStream(service, partial(_until, service, query.after, last))
+    base, last = await service.read(lambda view: (view.base, view.last_seq))
+    return LineStream(service, partial(_until, service, base + query.after, last))
 
 
 async def _follow(service: Service, after: int, emit: Emit) -> None:
+    # the file counts on where another history begins: so the stream goes on there, too
+    after += await service.read(lambda view: view.base)
     with Follower(service, after) as follower:
         while True:
             await emit(shapes.ndjson(await follower.next_events()))

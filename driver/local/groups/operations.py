@@ -104,7 +104,7 @@ def _story(service: Service, view: View, operation_id: OperationId) -> shapes.St
         delegation=view.delegation(operation_id),
         compensation=_compensation(view, operation_id),
         allowed=service.sources.allowed(view, operation),
-        seqs=seqs,
+        seqs=[seq - view.base for seq in seqs if seq > view.base],
         telling=tuple(_telling(view, seqs)),
     )
 

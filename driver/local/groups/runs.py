@@ -3,6 +3,7 @@
 Part of `driver.local.groups`. A run's content is erased here, too.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -22,6 +23,7 @@ from driver.local.service import Service
 from store.records import (
     CommandId,
     CommandRecord,
+    DeadLetter,
     DeliveryRecord,
     JsonObject,
     RunId,
@@ -97,8 +99,14 @@ async def _list_dead_letters(service: Service, request: Request) -> Response:
     """Oldest first, so the cursor is the last `seq` shown."""
     query = parse_query(PageQuery, request)
     after = cursor_position("dead-letters", query.cursor) or 0
-    found = await service.read(lambda view: view.dead_letters(after, query.limit + 1))
+    found = await service.read(lambda view: _dead_letters(view, after, query.limit + 1))
     shown = found[: query.limit]
     more = len(found) > len(shown)
     items = [encoded(shapes.dead_letter(record)) for record in shown]
     return page_answer(items, cursor_text("dead-letters", shown[-1].seq if more else None))
+
+
+def _dead_letters(view: View, after: int, limit: int) -> tuple[DeadLetter, ...]:
+    """Return those of the present history, as the wire counts them."""
+    found = view.dead_letters(view.base + after, limit)
+    return tuple(replace(letter, seq=letter.seq - view.base) for letter in found) if view.base else found

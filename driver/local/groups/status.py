@@ -42,8 +42,8 @@ def _known(view: View) -> shapes.Known:
     return shapes.Known(
         now=view.now,
         journal_id=view.journal_id,
-        last_seq=view.last_seq,
-        acked_seq=view.acked_seq,
+        last_seq=view.last_seq - view.base,
+        acked_seq=view.acked_seq - view.base,
         counts=view.counts(),
         unsettled=unsettled,
         oldest_unsettled=oldest,

@@ -57,7 +57,6 @@ def test_exactly_what_is_not_built_is_refused() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '[control]\nurl = "wss://h"\nscope = "s"\ntoken_file = "t"\nintent_ack = "required"',
         "[gateway]",
         "[driver]\nallow_self_approval = true",
     ],

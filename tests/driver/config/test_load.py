@@ -299,7 +299,7 @@ def test_only_web_socket_addresses_reach_a_plane(url: str) -> None:
 def test_every_mistake_is_reported() -> None:
     """Wrong keys, contradictions and what is not built come together, by table."""
     found = problems(
-        '[control]\nurl = "ws://plane.example"\nscope = ""\nintent_ack = "required"\n'
+        '[control]\nurl = "ws://plane.example"\nscope = ""\n'
         "[driver]\nid = 1\nqueue = 2\n"
         + ISSUES
         + 'url = "https://x"\n[providers.issues.tools.t]\nidempotent = true\neffect = "w"\n'
@@ -308,7 +308,6 @@ def test_every_mistake_is_reported() -> None:
         "[control] scope",
         "[control] token_file",
         "[control] url",
-        "[control] intent_ack",
         "[driver] id",
         "[driver] queue",
         "[providers.issues] argv",

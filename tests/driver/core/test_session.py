@@ -20,6 +20,7 @@ from driver.core.signals import (
     EventsRead,
     FenceReason,
     HistoryConfirmed,
+    LiftFence,
     Note,
     Opened,
     Order,
@@ -761,9 +762,39 @@ def test_the_close_code_of_a_takeover_fences() -> None:
 
 
 def test_a_takeover_does_not_replace_another_fence() -> None:
-    """A rolled-back journal stays rolled back: lifting a takeover's fence would let it act."""
-    playbook = Playbook(Opened(hello(last_seq=1)), welcome(2, OTHER)) >> Closed(4001, "superseded")
-    assert playbook
+    """A rolled-back journal stays rolled back, and the takeover is remembered beside it."""
+    playbook = Playbook(Opened(hello(last_seq=1)), welcome(2, OTHER))
+    assert playbook >> Closed(4001, "superseded") << fence(FenceReason.SUPERSEDED)
+    fenced = Playbook(Opened(hello(last_seq=1, state="fenced"), "superseded"))
+    assert fenced >> Closed(4001, "superseded")
+
+
+def restored() -> Playbook:
+    """A session of a daemon whose journal was restored from a backup, of two events."""
+    return Playbook(Opened(hello(last_seq=2, state="fenced"), "restored_backup"))
+
+
+def test_a_restored_journal_that_the_plane_knows_may_act() -> None:
+    """Its history is held against the plane's; then the fence is to be lifted, and nothing is sent before."""
+    events = history(3)
+    assert (
+        restored()
+        >> welcome(2, events[1].chain)
+        << ReadChain(2)
+        >> DELIVERED
+        >> ChainRead(2, events[1].chain)
+        << LiftFence()
+        << frame(type="refused", code="fenced", command_id="cmd-1")
+        >> Committed(events[2:])
+    )
+    assert restored() >> welcome() << LiftFence()
+
+
+def test_a_restored_journal_that_is_too_old_is_fenced_for_that() -> None:
+    """The plane has seen more, or something else: an operator must accept the rollback."""
+    assert restored() >> welcome(3, OTHER) << fence(FenceReason.ROLLED_BACK)
+    forked = restored() >> welcome(2, OTHER) << ReadChain(2) >> ChainRead(2, history(2)[1].chain)
+    assert forked << fence(FenceReason.FORKED)
 
 
 @pytest.mark.parametrize("code", [1000, 1006, 1009, 1012, 4002, 4003])

@@ -276,6 +276,15 @@ class GatedDesk:
         self.fences.append(reason)
         await self._desk.fence(reason, detail)
 
+    async def agree(self) -> None:
+        await self._desk.agree()
+
+    def acknowledged(self, seq: int) -> None:
+        self._desk.acknowledged(seq)
+
+    def refused(self, seq: int) -> None:
+        self._desk.refused(seq)
+
     async def opening(self) -> Opened:
         return await self._desk.opening()
 

@@ -31,6 +31,15 @@ class Desk:
     async def fence(self, reason: str, detail: str) -> None:
         self.asked.append(f"fence: {reason}")
 
+    async def agree(self) -> None:
+        self.asked.append("agree")
+
+    def acknowledged(self, seq: int) -> None:
+        raise AssertionError(seq)
+
+    def refused(self, seq: int) -> None:
+        raise AssertionError(seq)
+
     async def opening(self) -> Opened:
         raise AssertionError
 
@@ -64,15 +73,16 @@ async def test_a_fence_waits_for_no_answer() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_the_first_of_two_fences_stands() -> None:
-    """As it does in the journal; whoever waits goes on when it is raised."""
+async def test_fences_are_raised_in_order_and_lifted() -> None:
+    """Which of two stands is the journal's to say; whoever waits goes on when the last is raised."""
     desk = Desk()
     courier = Courier(desk)
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
             courier.raise_fence("conflict", "")
             courier.raise_fence("superseded", "")
+            courier.lift_fence(lambda: desk.asked.append("hello"))
             tasks.start_soon(courier.run)
             await courier.fence_raised()
             tasks.cancel_scope.cancel()
-    assert desk.asked == ["fence: conflict"]
+    assert desk.asked == ["fence: conflict", "fence: superseded", "agree", "hello"]

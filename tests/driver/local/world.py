@@ -12,7 +12,9 @@ import anyio
 import httpx2
 
 from driver.core.answers import Submission
+from driver.core.unfencing import Unfencing
 from driver.engine.desk import LocalDesk
+from driver.engine.fences import Fences
 from driver.engine.remedies import Remedies
 from driver.local.server import serve_local
 from driver.local.settings import LocalLimits, LocalSettings
@@ -76,6 +78,7 @@ class World:
     desk: LocalDesk | None = None
     remedies: Remedies = field(default_factory=lambda: Remedies({}))
     drained: list[str] = field(default_factory=list[str])
+    fences: Fences | None = None
     redact: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What today's contracts withhold, by tool."""
 
@@ -99,6 +102,10 @@ class World:
 
     async def wall(self, run_id: RunId) -> Wall | None:
         return await supervising(self.journal, RulesModel()).wall(run_id)
+
+    async def unfence(self, actor: str, *, accept_rollback: bool) -> Unfencing:
+        assert self.fences is not None, "nobody lifts fences in this world"
+        return await self.fences.lift(accept_rollback=accept_rollback, actor=actor)
 
     async def metrics(self) -> bytes:
         return b"# EOF\n"

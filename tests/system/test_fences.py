@@ -1,0 +1,315 @@
+"""The ways out of every fence, on real daemons: what an operator says, and what the plane hears then."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+from anyio import to_thread
+
+from store.files import FIRST
+from store.marks import mark_restored
+from store.records import Timestamp
+from tests.system.audit import key_of
+from tests.system.history import History, Json
+from tests.system.plane import ScriptedPlane, call, scripted_plane
+from tests.system.sandbox import Life, Sandbox, sandbox
+from tests.system.zygote import Zygote
+
+pytestmark = [pytest.mark.anyio, pytest.mark.kill]
+
+
+def snapshot(made: Sandbox) -> None:
+    """Copy the state folder, as a snapshot of the disk does."""
+    shutil.copytree(made.state, made.root / "snapshot")
+
+
+def restore(made: Sandbox) -> None:
+    """Put the snapshot back, as a restored disk does."""
+    shutil.rmtree(made.state)
+    shutil.copytree(made.root / "snapshot", made.state)
+
+
+async def calls(made: Sandbox, plane: ScriptedPlane, *numbers: int) -> None:
+    """Let one life make some calls, and stop."""
+    life = made.start()
+    await plane.give(*(call(f"cmd-{number}", n=number) for number in numbers))
+    await plane.answered()
+    assert await life.stop() == 0
+
+
+async def fenced(made: Sandbox, reason: str, life: Life) -> None:
+    """The daemon says why it is fenced: in `status`, as an event, and in its log."""
+    await made.events_until(lambda event: event["kind"] == "driver.fenced")
+    status = await made.status()
+    assert (status["state"], status["fence"]) == ("fenced", reason)
+    assert [line["reason"] for line in life.lines("fenced")] == [reason]
+
+
+async def unfence(made: Sandbox, *options: str, code: int = 0) -> str:
+    """Run `effectd unfence` beside the daemon, and return what it wrote."""
+    daemon = made.lives[-1]
+    asked = await made.command("unfence", *options)
+    made.lives.remove(daemon)
+    made.lives.append(daemon)
+    assert asked.code == code, asked.text
+    return asked.text
+
+
+async def new_history(plane: ScriptedPlane, old: str) -> History:
+    """Return the history that begins after an accepted rollback, once the plane has some of it."""
+    await plane.until(lambda: plane.history.journal_id != old and plane.history.last_seq > 0)
+    return plane.history
+
+
+def told(history: History) -> list[tuple[str | None, str]]:
+    """Which commands the events of a history are about, and what they are."""
+    return [(event["command_id"], event["kind"]) for event in history.events()]
+
+
+async def test_after_a_takeover_an_operator_lets_the_stream_go_on(zygote: Zygote) -> None:
+    """4001, and `effectd unfence`: the same journal, its next event, and new calls run."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        life = made.start()
+        await plane.connected()
+        journal_id = plane.history.journal_id
+        await plane.close(4001)
+        await fenced(made, "superseded", life)
+        assert "superseded" in await unfence(made)
+        await plane.until(lambda: len(plane.hellos) == 2)
+        await plane.give(call("cmd-1", n=1))
+        assert (await plane.receipt_of("cmd-1"))["kind"] == "operation.succeeded"
+        assert plane.hellos[-1]["state"] == "ready"
+        assert plane.history.journal_id == journal_id
+        (event,) = [event for event in plane.history.events() if event["kind"] == "driver.unfenced"]
+        assert event["data"]["actor"].startswith("operator:")
+        assert life.lines("unfenced")
+        assert "not_fenced" in await unfence(made, code=1)
+        assert await life.stop() == 0
+
+
+async def rolled_back(made: Sandbox, plane: ScriptedPlane, patience: Json) -> Life:
+    """A snapshot with an open call and one that was answered, restored after life went on without it."""
+    life = made.start()
+    await plane.give(call("cmd-1", n=1), patience)
+    await plane.until(lambda: "cmd-1" in plane.history.receipts and "cmd-2" in plane.history.accepted)
+    await made.effects_reach(2)
+    await life.kill()
+    snapshot(made)
+    await calls(made, plane, 3)
+    restore(made)
+    return made.start()
+
+
+async def test_an_accepted_rollback_begins_another_history(zygote: Zygote) -> None:
+    """The first event names the old one; what was open is unknown; nothing of the old history runs again."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        gate = made.root / "gate"
+        life = await rolled_back(made, plane, call("cmd-2", "counter/slow", until=str(gate)))
+        old = plane.history.journal_id
+        await fenced(made, "rolled_back", life)
+        assert "--accept-rollback" in await unfence(made, code=1)
+        assert "unknown" in await unfence(made, "--accept-rollback")
+        history = await new_history(plane, old)
+        await plane.give(call("cmd-4", n=4))
+        await plane.answered()
+        first = next(history.events())
+        assert (first["kind"], first["seq"]) == ("driver.unfenced", 1)
+        assert first["data"]["previous_journal_id"] == old
+        assert first["data"]["previous_chain"]
+        for number in (1, 2, 3):  # known, known, and unheard of in this history
+            await plane.deliver(f"cmd-{number}")
+        await plane.until(lambda: ("cmd-3", "operation.unknown") in told(history))
+        lost = history.event(history.receipts["cmd-3"])
+        assert lost["data"]["reason"] == "journal_lost"
+        gate.touch()
+        assert await life.stop() == 0
+        await made.quiet()
+        assert max(made.executions().values()) == 1
+        assert set(made.executions()) == {key_of(plane.orders[f"cmd-{n}"].command) for n in (1, 2, 3, 4)}
+        for _ in range(2):
+            again = made.start()
+            await plane.connected()
+            assert plane.hellos[-1]["journal_id"] == history.journal_id
+            assert (await made.status())["fence"] is None
+            assert await again.stop() == 0
+        verified = await made.command("verify", "--deep")
+        assert verified.code == 0, verified.text
+
+
+async def test_receipts_that_the_plane_never_had_are_told_in_the_new_history(zygote: Zygote) -> None:
+    """A fork: what both lives made of a command stays known, and reaches the plane once for each journal."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        await calls(made, plane, 1)
+        snapshot(made)
+        await calls(made, plane, 2)
+        restore(made)
+        plane.answer_status = 503
+        for _ in range(4):
+            life = made.start()
+            await life.ready()
+            assert await life.stop() == 0
+        plane.answer_status = None
+        life = made.start()
+        await fenced(made, "forked", life)
+        old = plane.history.journal_id
+        await unfence(made, "--accept-rollback")
+        history = await new_history(plane, old)
+        await plane.give(call("cmd-3", n=3))
+        await plane.answered()
+        assert told(history)[0] == (None, "driver.unfenced")
+        assert "cmd-3" in history.receipts
+        assert await life.stop() == 0
+
+
+async def test_a_conflict_ends_with_another_history(zygote: Zygote) -> None:
+    """The receipt that the plane refused as a conflict is recorded again, and taken."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        life = made.start()
+        await plane.give(call("cmd-1", n=1))
+        await plane.answered()
+        plane.on_nack = lambda event: (
+            {"type": "nack", "seq": event["seq"], "code": "conflict", "message": "m"}
+            if event["command_id"] == "cmd-2" and event["terminal"]
+            else None
+        )
+        await plane.give(call("cmd-2", n=2))
+        await fenced(made, "conflict", life)
+        old = plane.history.journal_id
+        plane.on_nack = lambda _event: None
+        await unfence(made, code=1)
+        await unfence(made, "--accept-rollback")
+        history = await new_history(plane, old)
+        await plane.until(lambda: "cmd-2" in history.receipts)
+        assert history.event(history.receipts["cmd-2"])["kind"] == "operation.succeeded"
+        assert told(history)[1] == ("cmd-2", "command.accepted")
+        assert await life.stop() == 0
+        await made.quiet()
+        assert max(made.executions().values()) == 1
+
+
+async def test_a_takeover_under_another_fence_is_heeded_after_a_restart(zygote: Zygote) -> None:
+    """A rolled-back life that was superseded does not come back to supersede the one that has taken over."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        await calls(made, plane, 1)
+        snapshot(made)
+        await calls(made, plane, 2)
+        restore(made)
+        life = made.start()
+        await fenced(made, "rolled_back", life)
+        await plane.close(4001)
+        await life.logged("link_superseded")
+        hellos = len(plane.hellos)
+        assert await life.stop() == 0
+        life = made.start()
+        await life.logged("link_superseded")
+        assert (await made.status())["fence"] == "rolled_back"
+        assert len(plane.hellos) == hellos
+        await unfence(made, "--accept-rollback")
+        await plane.until(lambda: len(plane.hellos) == hellos + 1)
+        assert await life.stop() == 0
+
+
+def restored_backup(made: Sandbox) -> None:
+    """Mark the journal, as a restored backup is."""
+    with closing(sqlite3.connect(made.state / FIRST, isolation_level=None)) as connection:
+        mark_restored(connection, "a backup", Timestamp("2030-01-01T00:00:00.000000Z"))
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+async def test_the_plane_agrees_to_a_restored_backup(zygote: Zygote) -> None:
+    """It comes up fenced, says so in hello, and acts once the plane has confirmed the history."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        await calls(made, plane, 1)
+        await to_thread.run_sync(restored_backup, made)
+        life = made.start()
+        await plane.give(call("cmd-2", n=2))
+        assert (await plane.receipt_of("cmd-2"))["kind"] == "operation.succeeded"
+        assert [hello["state"] for hello in plane.hellos[-2:]] == ["fenced", "ready"]
+        assert [line["reason"] for line in life.lines("fenced")] == ["restored_backup"]
+        (event,) = [event for event in plane.history.events() if event["kind"] == "driver.unfenced"]
+        assert event["data"] == {"reason": "restored_backup", "actor": "plane"}
+        assert await life.stop() == 0
+
+
+async def test_an_operator_agrees_to_a_restored_backup(zygote: Zygote) -> None:
+    """Without a plane nobody else can: it stays fenced over restarts until somebody does."""
+    async with sandbox(zygote, None) as made:
+        life = made.start()
+        assert await life.stop() == 0
+        await to_thread.run_sync(restored_backup, made)
+        for _ in range(2):
+            life = made.start()
+            status = await made.status()
+            assert (status["state"], status["fence"]) == ("fenced", "restored_backup")
+            assert await life.stop() == 0
+        life = made.start()
+        await life.ready()
+        await unfence(made)
+        assert (await made.status())["state"] == "ready"
+        assert await life.stop() == 0
+
+
+async def test_a_backup_that_is_too_old_needs_an_accepted_rollback(zygote: Zygote) -> None:
+    """The plane has seen more than the backup holds: what it says outweighs an operator's mere agreement."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        await calls(made, plane, 1)
+        snapshot(made)
+        await calls(made, plane, 2)
+        restore(made)
+        await to_thread.run_sync(restored_backup, made)
+        life = made.start()
+        await made.events_until(
+            lambda event: event["kind"] == "driver.fenced" and event["data"]["reason"] == "rolled_back"
+        )
+        old = plane.history.journal_id
+        await unfence(made, code=1)
+        await unfence(made, "--accept-rollback")
+        assert (await new_history(plane, old)).journal_id != old
+        assert await life.stop() == 0
+
+
+@pytest.mark.parametrize("boundary", ["journal.before_commit", "journal.after_commit"])
+async def test_a_kill_while_a_rollback_is_accepted_leaves_one_history(zygote: Zygote, boundary: str) -> None:
+    """Before the commit the daemon is still fenced, and may be asked again; after it, the new one stands."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        await calls(made, plane, 1)
+        snapshot(made)
+        await calls(made, plane, 2)
+        restore(made)
+        life = made.start()
+        await fenced(made, "rolled_back", life)
+        assert await life.stop() == 0
+        commits = await commits_of_a_fenced_start(made)
+        life = made.start(kill_at=f"{boundary}:{commits + 1}")
+        await life.ready()
+        old = plane.history.journal_id
+        asked = await made.command("unfence", "--accept-rollback")
+        assert asked.code != 0
+        assert await life.exit_code() == -9
+        life = made.start()
+        await life.ready()
+        if boundary == "journal.before_commit":
+            assert (await made.status())["fence"] == "rolled_back"
+            await unfence(made, "--accept-rollback")
+        else:
+            assert (await made.status())["fence"] is None
+        history = await new_history(plane, old)
+        await plane.give(call("cmd-3", n=3))
+        await plane.answered()
+        assert told(history)[0] == (None, "driver.unfenced")
+        assert await life.stop() == 0
+        verified = await made.command("verify", "--deep")
+        assert verified.code == 0, verified.text
+
+
+async def commits_of_a_fenced_start(made: Sandbox) -> int:
+    """How many commits a start makes, fenced, until it is ready and welcomed."""
+    assert made.plane is not None
+    plane, hellos = made.plane, len(made.plane.hellos)
+    life = made.start()
+    await plane.until(lambda: len(plane.hellos) > hellos)
+    asked = await made.command("metrics")
+    assert await life.stop() == 0
+    (line,) = [line for line in asked.text.splitlines() if line.startswith("effectd_journal_commits_total ")]
+    return int(float(line.split()[1]))
