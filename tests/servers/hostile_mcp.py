@@ -5,9 +5,11 @@ says; it appends one fsynced line to LEDGER for each effect. See `MODES` for the
 `Hostile` for the options, which spoil the start, the tool list or the end.
 
 With the option `counts` each call but one of `dies-before` has one effect, before it misbehaves (`deaf`: when
-it hears again), and nothing else stands in LEDGER: `{"key": "op_5d…", "mode": …, "pid": 4711}`.
+it hears again), and nothing else stands in LEDGER: `{"key": "op_5d…", "mode": …, "pid": 4711}`. With
+`deduplicates`, too, a call whose key stands there has no effect, and an honest answer.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -30,6 +32,7 @@ class Hostile:
     """One server: its ledger, its options, and what it sends."""
 
     def __init__(self, ledger: str, options: list[str]) -> None:
+        self.path = ledger
         self.ledger = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.options = options
         self.tools: list[Json] = [
@@ -66,6 +69,9 @@ class Hostile:
         name: str = arguments["mode"]
         meta: Json = params.get("_meta") or {}
         self._key = meta.get(KEY_NAME)
+        if "deduplicates" in self.options and self._is_known():
+            self.answer(request_id, text("done already"))
+            return
         if "counts" in self.options and name not in WITH_EFFECT:
             self.effect(arguments)
         MODES[name](self, request_id, arguments)
@@ -135,8 +141,15 @@ class Hostile:
             if "mode" not in what:
                 return
             what = {"key": self._key, "mode": what["mode"]}
-        os.write(self.ledger, json.dumps({**what, "pid": os.getpid()}).encode() + b"\n")
-        os.fsync(self.ledger)
+        fcntl.flock(self.ledger, fcntl.LOCK_EX)
+        if "deduplicates" not in self.options or not self._is_known():
+            os.write(self.ledger, json.dumps({**what, "pid": os.getpid()}).encode() + b"\n")
+            os.fsync(self.ledger)
+        fcntl.flock(self.ledger, fcntl.LOCK_UN)
+
+    def _is_known(self) -> bool:
+        """Whether any server has had an effect under the present call's key."""
+        return f'"key": "{self._key}"' in Path(self.path).read_text()
 
     def answer(self, request_id: Any, result: Any) -> None:  # noqa: ANN401 - wrong types are the point
         """Answer a request."""

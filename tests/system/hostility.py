@@ -6,8 +6,8 @@ is what the receipt says when nobody is killed: the row of docs/configuration.md
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 from tests.servers import hostile_mcp
 from tests.system.history import Json
@@ -44,11 +44,18 @@ class Case:
     answers_late: bool = False
     kept: frozenset[str] = frozenset()
     """What may be said of it beside `LOST`, where its server was killed."""
+    contract: Json = field(default_factory=dict[str, object])
+    """Of its tool, beside the deadline."""
 
     @property
     def mark(self) -> str:
         """What its server's command line has, and no other's."""
         return f"case={self.name}"
+
+    @property
+    def tried_again(self) -> bool:
+        """Whether its contract has it called again, with the same key."""
+        return self.contract.get("retry") == "same-key"
 
     @property
     def recovers(self) -> bool:
@@ -76,7 +83,7 @@ class Case:
         limits = {"answer_max_bytes": ANSWER_BYTES_MAX, "late_result_s": LATE_S}
         return {
             name: {**self.provider(place), **limits},
-            f"{name}__tools__{self.tool}": {"execution_s": self.execution_s},
+            f"{name}__tools__{self.tool}": {"execution_s": self.execution_s, **self.contract},
         }
 
     def command(self) -> Json:
@@ -119,7 +126,7 @@ def _results(name: str, ends: str, result: Json, tool: str = "act") -> Case:
     return Case(name=name, ends=ends, arguments={"mode": "result", "result": result}, tool=tool)
 
 
-STDIO_CASES: Final = (
+STDIO_CASES: Final[tuple[Case, ...]] = (
     Case(name="honest", ends=SUCCEEDED),
     # it dies, or as good as
     Case(name="dies-before", ends=LOST),
@@ -192,3 +199,63 @@ STDIO_CASES: Final = (
     _honest("has-fat-pages", "fat-pages", ends=NO_TOOL),
     _honest("is-mute", "mute", ends=EXPIRED, expires_in_ms=1_500),
 )
+
+
+SAME_KEY: Final[Json] = {
+    "idempotent": True,
+    "dedupe_horizon_s": 3600,
+    "retry": "same-key",
+    "retry_attempts": 5,
+    "retry_backoff_s": 0.05,
+}
+PATIENT_S: Final = 8.0
+"""The deadline of a call whose first attempt is not answered in time, and whose next one must be."""
+
+C = TypeVar("C", bound=Case)
+
+_ONCE: Final = ("answers-and-dies", "twice", "then-error", "task-in-time")
+"""Cases that the first attempt ends well."""
+_DIES: Final = ("dies-after", "half", "closes", "freezes", "task-dies")
+_GARBLES: Final = (
+    "garbage",
+    "garbage-flood",
+    "big",
+    "endless",
+    "bomb",
+    "deep",
+    "cut",
+    "not-a-number",
+    "no-code",
+)
+_IS_SILENT: Final = ("silent", "chatters", "asks-forever", "answers-nobody", "wrong-id", "task-never")
+_LOST_FOR_A_WHILE: Final = frozenset({*_DIES, *_GARBLES, *_IS_SILENT, "task-garbage"})
+"""Cases whose first attempt has an effect that nobody hears of."""
+
+
+def again(case: C, ends: str, *options: str, **arguments: object) -> C:
+    """Return the case with a contract that has it called again, and these options and arguments."""
+    return replace(
+        case,
+        name=f"again-{case.name}",
+        ends=ends,
+        arguments={"mode": case.name, **case.arguments, **arguments},
+        options=(*case.options, *options),
+        execution_s=PATIENT_S if case.execution_s == HURRIED_S else case.execution_s,
+        contract=SAME_KEY,
+    )
+
+
+RETRIED_CASES: Final = (
+    *(
+        again(case, SUCCEEDED, "deduplicates")
+        for case in STDIO_CASES
+        if case.name in {*_ONCE, *_LOST_FOR_A_WHILE}
+    ),
+    *(again(case, SUCCEEDED, "deduplicates", seconds=11) for case in STDIO_CASES if case.name == "late"),
+    *(again(case, LOST, "deduplicates") for case in STDIO_CASES if case.name == "dies-before"),
+)
+"""Cases of servers that know the keys they have seen, and tell of what has happened."""
+DOUBLING: Final = tuple(again(case, LOST) for case in STDIO_CASES if case.name == "dies-after")
+"""What comes of a contract that promises too much: the control."""
+TRIED_AGAIN: Final = frozenset(f"again-{name}" for name in (*_LOST_FOR_A_WHILE, "late"))
+"""Those that need more than one attempt, whatever else happens."""

@@ -29,7 +29,7 @@ from tests.driver.providers.mcp.web import (
 )
 from tests.servers.hostile_mcp import KEY_NAME
 from tests.system.history import Json
-from tests.system.hostility import FAILED, GARBLED, HURRIED_S, LATE, LOST, SUCCEEDED, Case
+from tests.system.hostility import FAILED, GARBLED, HURRIED_S, LATE, LOST, PENDING, SUCCEEDED, Case, again
 
 GATEWAY: Final = "operation.unknown/gateway_error"
 REDIRECTED: Final = "operation.unknown/redirected"
@@ -60,10 +60,16 @@ class HttpCase(Case):
 
     def counting(self, ledger: str) -> Answer:
         """Return its answer, with the effect before it."""
+        known: set[str] = set()
 
         async def answer(server: Web, stream: SocketStream, request: Request) -> None:
             params: Json = json.loads(json.dumps(request.body["params"]))
-            line = {"key": params["_meta"][KEY_NAME], "mode": params["arguments"]["mode"], "pid": os.getpid()}
+            key = params["_meta"][KEY_NAME]
+            if self.tried_again and key in known:
+                await _done(server, stream, request)
+                return
+            known.add(key)
+            line = {"key": key, "mode": params["arguments"]["mode"], "pid": os.getpid()}
             async with await anyio.open_file(ledger, "a") as lines:
                 await lines.write(json.dumps(line) + "\n")
             honest = params["arguments"]["mode"] == "honest"
@@ -124,6 +130,49 @@ async def _redirects(server: Web, stream: SocketStream, _request: Request) -> No
     await stream.send(http(307, b"", headers=where))
 
 
+async def _text_id(_server: Web, stream: SocketStream, request: Request) -> None:
+    other = Request(request.method, request.headers, {**request.body, "id": str(request.body["id"])})
+    await stream.send(rpc(other, done()))
+
+
+async def _big(_server: Web, stream: SocketStream, _request: Request) -> None:
+    """64 MB in one answer."""
+    await stream.send(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 64000000\r\n\r\n"
+    )
+    for _ in range(1_000):
+        await stream.send(b"x" * 64_000)
+
+
+def _streams(*events: bytes) -> Answer:
+    """Send these events for ever."""
+
+    async def answer(_server: Web, stream: SocketStream, _request: Request) -> None:
+        await stream.send(STREAM)
+        while True:
+            await stream.send(b"".join(event(data) for data in events) * 1_000)
+
+    return answer
+
+
+def _results(result: JsonObject) -> Answer:
+    """Answer with this result."""
+
+    async def answer(_server: Web, stream: SocketStream, request: Request) -> None:
+        await stream.send(rpc(request, {"result": result}))
+
+    return answer
+
+
+def _says(line: str) -> Answer:
+    """Answer with this text, `ID` replaced."""
+
+    async def answer(_server: Web, stream: SocketStream, request: Request) -> None:
+        await stream.send(http(200, line.replace("ID", str(request.body["id"])).encode("latin-1")))
+
+    return answer
+
+
 def _sends(data: bytes) -> Answer:
     """Send these bytes, and hang up."""
 
@@ -144,7 +193,11 @@ def _case(name: str, ends: str, answer: Answer, era: str = LEGACY, execution_s: 
     return HttpCase(name=name, ends=ends, answer=answer, era=era, execution_s=execution_s, answers_late=late)
 
 
-HTTP_CASES: Final = (
+CHATTER: Final = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
+TO_NOBODY: Final = b'{"jsonrpc":"2.0","id":"nobody","result":{"content":[]}}'
+PING: Final = b'{"jsonrpc":"2.0","id":"p","method":"ping"}'
+
+HTTP_CASES: Final[tuple[HttpCase, ...]] = (
     _case("http-honest", SUCCEEDED, _done, MODERN),
     _case("http-hangs", LATE, _hangs, MODERN, HURRIED_S),
     _case("http-late", LATE, _late, execution_s=HURRIED_S),
@@ -164,4 +217,51 @@ HTTP_CASES: Final = (
     _case("http-502", GATEWAY, _status(502)),
     _case("http-503", FAILED, _status(503), MODERN),
     _case("http-redirects", REDIRECTED, _redirects),
+    # what servers over stdio do, too
+    _case("http-big", GARBLED, _big, MODERN),
+    _case(
+        "http-bomb",
+        GARBLED,
+        _says('{"jsonrpc":"2.0","id":ID,"result":{"content":[' + "[]," * 300_000 + "[]]}}"),
+    ),
+    _case(
+        "http-deep",
+        GARBLED,
+        _says('{"jsonrpc":"2.0","id":ID,"result":' + "[" * 200 + "]" * 200 + "}"),
+        MODERN,
+    ),
+    _case("http-bottomless", GARBLED, _says("[" * 100_000)),
+    _case("http-chatters", LATE, _streams(CHATTER), MODERN, HURRIED_S),
+    _case("http-answers-nobody", LATE, _streams(TO_NOBODY), execution_s=HURRIED_S),
+    _case("http-asks-forever", GARBLED, _streams(PING)),
+    _case("http-not-a-number", GARBLED, _says('{"jsonrpc":"2.0","id":ID,"result":{"x":NaN}}'), MODERN),
+    _case("http-no-code", GARBLED, _says('{"jsonrpc":"2.0","id":ID,"error":{"message":"no code"}}')),
+    _case("http-text-id", SUCCEEDED, _text_id, MODERN),
+    _case(
+        "http-invalid-utf8", SUCCEEDED, _says('{"jsonrpc":"2.0","id":ID,"result":{"content":["caf\xe9"]}}')
+    ),
+    _case(
+        "http-lone-surrogate", SUCCEEDED, _says(r'{"jsonrpc":"2.0","id":ID,"result":{"content":["\ud83d"]}}')
+    ),
+    _case("http-is-error", FAILED, _results({"content": [], "isError": True}), MODERN),
+    _case(
+        "http-wants-input", FAILED, _results({"resultType": "input_required", "requestState": "s"}), MODERN
+    ),
+    _case("http-task", PENDING, _results({"task": {"taskId": "t-1", "status": "working"}})),
 )
+
+_LOST_FOR_A_WHILE: Final = (
+    *(
+        "http-hangs",
+        "http-late",
+        "http-hangs-up",
+        "http-cuts-its-body",
+        "http-cuts-its-stream",
+        "http-garbage",
+    ),
+    *("http-no-json", "http-endless", "http-wrong-id", "http-429", "http-502", "http-503", "http-task"),
+)
+RETRIED_HTTP_CASES: Final = tuple(
+    again(case, SUCCEEDED) for case in HTTP_CASES if case.name in _LOST_FOR_A_WHILE
+)
+"""Cases of servers that know the keys they have seen, and tell of what has happened."""

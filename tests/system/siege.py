@@ -21,7 +21,7 @@ from tests.driver.providers.mcp.web import Web
 from tests.system.audit import must_hold
 from tests.system.campaign import KILLED
 from tests.system.history import Json
-from tests.system.hostility import HURRIED_S, STDIO_CASES, TOO_LATE, Case
+from tests.system.hostility import HURRIED_S, STDIO_CASES, SUCCEEDED, TOO_LATE, Case
 from tests.system.hostility_http import HTTP_CASES, HttpCase
 from tests.system.plane import ScriptedPlane, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
@@ -30,7 +30,6 @@ from tests.system.zygote import Zygote
 SEED: Final = 20261129
 CRASHED: Final = "operation.unknown/crash_window"
 CASES: Final[Sequence[Case]] = (*STDIO_CASES, *HTTP_CASES)
-BY_NAME: Final = {case.name: case for case in CASES}
 
 
 def outcome(receipt: Json) -> str:
@@ -81,6 +80,11 @@ class Siege:
     began: float = field(default_factory=monotonic)
 
     @property
+    def by_name(self) -> Mapping[str, Case]:
+        """The cases of this siege."""
+        return {case.name: case for case in self.cases}
+
+    @property
     def life(self) -> Life:
         """The newest life."""
         return self.made.lives[-1]
@@ -110,7 +114,7 @@ class Siege:
             self.webs[name].stop()
             self.toll.servers_killed += 1
             return
-        mark = f"\0{BY_NAME[name].mark}\0".encode()
+        mark = f"\0{self.by_name[name].mark}\0".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 command = (process / "cmdline").read_bytes()
@@ -128,8 +132,9 @@ class Siege:
     def started(self) -> set[str]:
         """Return the cases whose intent has reached the plane."""
         kinds = ((event["kind"], event["command_id"]) for event in self.plane.history.events())
+        names = self.by_name
         return {
-            command_id for kind, command_id in kinds if kind == "operation.started" and command_id in BY_NAME
+            command_id for kind, command_id in kinds if kind == "operation.started" and command_id in names
         }
 
     async def begun_are(self, share: float) -> None:
@@ -172,7 +177,12 @@ class Siege:
         await must_hold(self.made)
 
     def _honest(self, case: Case, kind: str) -> set[str]:
-        """What may be said of a case: its own end, or that whatever was killed hides it."""
+        """What may be said of a case: its own end, or that whatever was killed hides it.
+
+        One that is tried again until it succeeds does so whatever is killed.
+        """
+        if case.tried_again and case.ends == SUCCEEDED:
+            return {SUCCEEDED}
         hidden: set[str] = {TOO_LATE} if case.execution_s == HURRIED_S else set()
         if kind in ("server", "both"):
             hidden |= case.killed
@@ -191,6 +201,11 @@ class Siege:
             assert receipt is not None
             assert receipt["kind"] == "operation.succeeded", f"{command['command_id']}: {receipt['data']}"
             self.toll.receipts[outcome(receipt)] += 1
+
+    def attempts(self, name: str) -> int:
+        """Return how often a case was called."""
+        kinds = ((event["kind"], event["command_id"]) for event in self.plane.history.events())
+        return sum(kind == "operation.started" and of == name for kind, of in kinds)
 
     def late(self) -> dict[str, str]:
         """Return what each late answer says of its operation's effect, by command."""
@@ -220,7 +235,7 @@ async def siege(
 ) -> AsyncGenerator[Siege]:
     """Start a daemon with hostile servers, and provoke every case, each time in another order."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
-        tables: dict[str, Json] = {"driver": {"max_inflight": 2 * len(CASES)}}
+        tables: dict[str, Json] = {"driver": {"max_inflight": 2 * len(cases)}}
         webs: dict[str, Web] = {}
         for case in cases:
             place = str(made.ledger)

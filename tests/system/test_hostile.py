@@ -9,6 +9,8 @@ from functools import partial
 import anyio
 import pytest
 
+from tests.system.hostility import DOUBLING, RETRIED_CASES, TRIED_AGAIN
+from tests.system.hostility_http import RETRIED_HTTP_CASES
 from tests.system.siege import CASES, Toll, siege
 from tests.system.zygote import Zygote
 
@@ -83,6 +85,35 @@ async def test_hostile_servers_that_are_killed_with_their_daemon(zygote: Zygote,
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(one, 0.4, servers_first=False))
         tasks.start_soon(partial(one, 0.7, servers_first=True))
+
+
+@pytest.mark.parametrize("kind", KILLS)
+async def test_what_is_called_again_has_one_effect(zygote: Zygote, kind: str) -> None:
+    """Where the server deduplicates: a lost answer is had with the same key, whoever is killed meanwhile."""
+    toll = Toll()
+    cases = (*RETRIED_CASES, *(RETRIED_HTTP_CASES if kind in ("nothing", "daemon") else ()))
+    async with siege(zygote, toll, cases=cases) as besieged:
+        if kind == "server":
+            await besieged.servers_once(besieged.started, 0.05)
+        if kind in ("daemon", "both"):
+            await besieged.begun_are(0.6)
+            await besieged.daemon()
+        if kind == "both":
+            for case in cases:
+                besieged.server(case.name)
+        if kind in ("daemon", "both"):
+            await besieged.next_life()
+        await besieged.end(kind, politely=kind == "nothing")
+        attempts = {case.name: besieged.attempts(case.name) for case in cases}
+    assert toll.twice == 0
+    assert {name for name, count in attempts.items() if count > 1} >= TRIED_AGAIN
+
+
+async def test_a_server_that_does_not_deduplicate_is_found_out(zygote: Zygote) -> None:
+    """Control: a contract that promises what the server does not do costs an effect for each attempt."""
+    async with siege(zygote, Toll(), cases=DOUBLING) as besieged:
+        with pytest.raises(AssertionError, match="again-dies-after was executed 5 times"):
+            await besieged.end("nothing", politely=True)
 
 
 async def test_a_client_that_takes_any_answer_for_its_own_is_found_out(zygote: Zygote) -> None:
