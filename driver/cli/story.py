@@ -86,7 +86,7 @@ def _moments(told: Story) -> Iterator[Moment]:
 
 def _learned_later(told: Story) -> Iterator[Moment]:
     """What was learned, asked and written down; what rests on an event of its own is told by that."""
-    own = {item.seq for item in (*told.verdicts, *told.late_results)}
+    own = {item.seq for item in told.verdicts} | {item.seq for item in told.late_results}
     for item in told.evidence:
         if item.seq not in own:
             yield Moment(at=item.at, rank=4, text=_learned(item))
@@ -95,9 +95,9 @@ def _learned_later(told: Story) -> Iterator[Moment]:
     for look in told.probes:
         yield Moment(at=look.at, rank=4, text=_looked(look))
     for verdict in told.verdicts:
-        yield Moment(at=verdict.at, rank=5, text=_judged(verdict))
+        yield Moment(at=verdict.at, rank=6, text=_judged(verdict))
     for divergence in told.divergences:
-        yield Moment(at=divergence.at, rank=6, text=f"DIVERGED: {divergence.detail} (event {divergence.seq})")
+        yield Moment(at=divergence.at, rank=7, text=f"DIVERGED: {divergence.detail} (event {divergence.seq})")
     for annotation in told.annotations:
         text = f"annotated: {value_text(dict[str, JsonValue](annotation.metadata))} (event {annotation.seq})"
         yield Moment(at=annotation.at, rank=4, text=text)

@@ -11,6 +11,7 @@ from driver.core.answers import Done, NotDone
 from driver.core.attempts import Answered, Phase, Silence
 from driver.core.contracts import Contract
 from driver.core.frames import CommandFrame
+from driver.core.verdicts import Record, Ruling
 from store.lifecycle import Effect, Source, State
 from store.records import CommandId, JsonObject, RunId
 from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, engine
@@ -128,6 +129,22 @@ async def test_of_two_operators_at_once_one_wins_and_the_other_is_told(tmp_path:
     assert found.effect == words[0]["effect"]
     codes = [data.get("code") for _, data in receipts]
     assert (codes.count(None), codes.count("already_settled")) == (1, 15)
+
+
+async def test_without_the_rule_each_of_two_operators_would_believe_to_have_won(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: it is the rule, in the transaction, that tells the second one."""
+
+    def always(*_: object, **__: object) -> Ruling:
+        return Record()
+
+    monkeypatch.setattr("driver.engine.verdicts.rule", always)
+    async with engine(tmp_path, ScriptedProvider(answer=LOST)) as rig:
+        operation_id = await lost(rig)
+        words = [verdict(operation_id, f"v-{effect}", effect=effect) for effect in ("none", "occurred")]
+        await rig.intake.deliver(words)
+        assert len(await said(rig, "operation.reconciled")) == 2
 
 
 async def test_an_override_replaces_an_operators_word_and_nothing_stronger(tmp_path: Path) -> None:
