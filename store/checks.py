@@ -94,7 +94,7 @@ class _Events(Paged):
             self.found(
                 f"event {seq}", f"its command {command_id} has the receipt {receipt_seq}, not this one"
             )
-        if body is None and (body := self._remains(seq, *erased)) is None:
+        if body is None and (body := self._remains(seq, *erased, alone=command_id is None)) is None:
             return
         told = self._histories.journal_id(seq), self._histories.wire_seq(seq)
         row_says = (*told, kind, at, run_id, command_id, operation_id, bool(terminal))
@@ -114,9 +114,11 @@ class _Events(Paged):
         self.found(f"event {self.after + 1}", "it is missing")
         return None
 
-    def _remains(self, seq: int, body: bytes | None, digest: str | None, done: int | None) -> bytes | None:
-        """Return what is left of an event that was erased."""
-        if body is None or done != 1:
+    def _remains(
+        self, seq: int, body: bytes | None, digest: str | None, done: int | None, *, alone: bool
+    ) -> bytes | None:
+        """Return what is left of an event that was erased: with its command, unless it has none."""
+        if body is None or (done != 1 and not alone):
             self.found(f"event {seq}", "its content is gone")
             return None
         if chain.digest(body) != digest:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from store import chain
 from store.cuts import stripped
+from store.events import SupervisorVerdict
 from store.head import Ledger
 from store.projection import erasable
 from store.records import TOOL_CALL, OperationId
@@ -29,6 +30,8 @@ ERASED_MAX: Final = 64
 """Payloads, or commands, erased with one commit, some ten microseconds each, or some hundred."""
 ERASED_BYTES_MAX: Final = 1_048_576
 """What is overwritten with one commit, unless one payload alone is larger."""
+VERDICTS_MAX: Final = 256
+"""A supervisor's verdicts of one run that are looked at when something of it was erased."""
 KEPT_MAX: Final = 64
 """Operations that an answer names as kept."""
 
@@ -144,19 +147,37 @@ def is_erased(ledger: Ledger, command: int) -> bool:
 
 def _erase_commands(ledger: Ledger) -> bool:
     erased = size = 0
+    runs: set[int] = set()
     for command, operation_id, accepted_seq, receipt_seq in ledger.execute(
         "erasures_due", (ERASED_MAX,)
     ).fetchall():
         row = None if operation_id is None else find_operation(ledger, operation_id)
         if row is not None and row.command == command:
             size += _erase_operation(ledger, row)
+            runs.add(row.run)
         else:
             size += _erase_events(ledger, (accepted_seq, receipt_seq))
             ledger.execute("erasure_done", (command,))
         erased += 1
         if size > ERASED_BYTES_MAX:
             break
+    for run in runs:
+        _erase_verdicts(ledger, run)
     return erased > 0
+
+
+def _erase_verdicts(ledger: Ledger, run: int) -> None:
+    """Erase what a supervisor said of several operations at once, when all of them are erased or gone."""
+    acked = ledger.head.acked_seq
+    for (seq,) in ledger.execute("events_alone_of_run", (run, VERDICTS_MAX)).fetchall():
+        kind, body = ledger.execute("event_to_erase", (seq,)).fetchone()
+        if kind == SupervisorVerdict.KIND and seq <= acked and _all_erased(ledger, body):
+            _erase_events(ledger, (seq,))
+
+
+def _all_erased(ledger: Ledger, verdict: bytes) -> bool:
+    rows = (find_operation(ledger, name) for name in json.loads(verdict)["data"]["operation_ids"])
+    return all(row is None or is_erased(ledger, row.command) for row in rows)
 
 
 def _erase_operation(ledger: Ledger, row: OperationRow) -> int:

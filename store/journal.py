@@ -242,6 +242,11 @@ class Journal:
         """Call `watch` in the event loop after each commit that wrote. It must not block, nor raise."""
         self._watches.append(watch)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the file stands still, and the `-wal` grows: no time for writing much that can wait."""
+        return self._writer.held
+
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[Path]:
         """Let the journal's file stand still while the block lasts, and yield its path.

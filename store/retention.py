@@ -137,8 +137,8 @@ class Retention:
         cutoff = timestamp(tx.now - self._settings.retention)
         rows = tx.ledger.execute("commands_to_prune", (self._after[0], LOOKED_AT)).fetchall()
         for row in rows:
-            if row[3] >= cutoff:
-                return False
+            if row[3] >= cutoff or (row[4] or 0) > tx.acked_seq:
+                return False  # and so are all behind it
             self._after = (row[0], 0)
             pruning = self._pruning(tx, row, cutoff)
             if pruning is not None:

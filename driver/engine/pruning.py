@@ -44,7 +44,8 @@ async def prune(journal: Journal, settings: RetentionSettings) -> None:
 async def _pass(journal: Journal, retention: Retention) -> Step:
     done = Step()
     while not done.finished:
-        done = done.then(await journal.transact(retention.step))
+        if not journal.is_held:
+            done = done.then(await journal.transact(retention.step))
         if not done.finished:
             await anyio.sleep(PAUSE_S)
     return done

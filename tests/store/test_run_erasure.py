@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 
 from store.erasure import ERASED_MAX, RunErasure
-from store.events import ApprovalRequested, Draft, OperationAnnotated
+from store.events import ApprovalRequested, Draft, LateResult, OperationAnnotated, SupervisorVerdict
 from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import OperationId, RunId, StoredEvent, Timestamp
@@ -27,7 +27,6 @@ from tests.store.drafts import (
     completed,
     digest,
     failed,
-    late,
     operation_id,
     reconciled,
     recording,
@@ -202,8 +201,8 @@ async def test_what_comes_later_keeps_only_identity_and_effect(
     opened: Open, settings: JournalSettings
 ) -> None:
     """A late answer moves the effect, and leaves nothing of what it said."""
-    answer = late(1)
-    answer = replace(answer, data=replace(answer.data, result={"text": word(1)}, receipt=word(1)))
+    data = LateResult(attempt=1, effect=Effect.OCCURRED, result={"text": word(1)}, receipt=word(1))
+    answer = Draft(data=data, operation_id=operation_id(1))
     async with opened() as journal:
         await journal.transact(recording(told(1), started(1), unknown(1), reconciled(1, Effect.NONE)))
         await erase(journal)
@@ -256,3 +255,37 @@ async def test_erasing_twice_changes_nothing(opened: Open) -> None:
         await journal.transact(whole(1))
         assert (await erase(journal)).erased == 1
         assert await erase(journal) == RunErasure(erased=0, unsettled=0, unacknowledged=0, kept=())
+
+
+def verdict(*numbers: int) -> Draft:
+    """What a supervisor says of these operations at once."""
+    data = SupervisorVerdict(
+        needs_attention=True,
+        summary=word(numbers[0]),
+        causes=(word(numbers[0]),),
+        remedies=(),
+        lesson=word(numbers[0]),
+        operation_ids=tuple(operation_id(n) for n in numbers),
+        wall_digest=digest(0),
+        model="rules",
+        status="ok",
+    )
+    return Draft(data=data, run_id=RUN, best_effort=True)
+
+
+async def test_a_supervisors_words_go_with_the_last_operation_that_they_are_about(
+    opened: Open, settings: JournalSettings
+) -> None:
+    """They quote what they were shown; as long as one operation is kept, they are."""
+    async with opened() as journal:
+        for n in (1, 2):
+            await journal.transact(recording(told(n), started(n), unknown(n)))
+        await journal.transact(recording(verdict(1, 2), reconciled(1, Effect.NONE)))
+        assert (await erase(journal)).unsettled == 1
+        assert await found(settings) == {word(1), word(2)}
+        await journal.transact(recording(reconciled(2, Effect.NONE)))
+        assert (await erase(journal)).erased == 1
+        assert await found(settings) == set()
+        assert await verify_journal(journal, lambda _: None) == ()
+        look = await is_rebuilt(settings, journal)
+    assert await to_thread.run_sync(look) == ()
