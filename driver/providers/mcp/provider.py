@@ -9,6 +9,7 @@ before the next.
 """
 
 import random
+from collections import OrderedDict
 from typing import Final
 
 import anyio
@@ -16,7 +17,7 @@ import structlog
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskGroup, TaskStatus
 
-from driver.core.attempts import NotSent, Phase, Report, ToolCall
+from driver.core.attempts import NotSent, Phase, Report, Silence, ToolCall
 from driver.core.backoff import delay_s
 from driver.core.identity import definition_digest
 from driver.providers.mcp.life import ConnectFailed, Life, Mode
@@ -27,10 +28,15 @@ from store.records import Digest, OperationId
 
 HOLD_S: Final = 5.0
 """A call waits for a start that is due within this; one that is due later refuses it at once."""
+UNANSWERED_MAX: Final = 1_024
+"""Calls without an answer that are remembered; of older ones time alone tells whether they can still land."""
 LASTING_S: Final = 10.0
 """A connection that lasted this long was a good one, whatever ended it."""
 
 log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
+
+
+_ELSEWHERE: Final = object()
 
 
 class _Start:
@@ -42,7 +48,7 @@ class _Start:
 
 
 class McpProvider:
-    """A `Provider` of kind `mcp`, which is `Describing` and `Listening`."""
+    """A `Provider` of kind `mcp`, which is `Describing`, `Listening` and `Landing`."""
 
     def __init__(self, settings: McpSettings, late: LateResults) -> None:
         self._settings = settings
@@ -52,6 +58,8 @@ class McpProvider:
         self._life: Life | None = None
         self._lives: set[Life] = set()
         self._start: _Start | None = None
+        self._unanswered: OrderedDict[tuple[OperationId, int], Life | None] = OrderedDict()
+        """Calls without an answer, the newest last, and the connection of each; None once that is over."""
         self._failures = 0
         self._not_before = 0.0
         self._last_failure = ""
@@ -118,7 +126,20 @@ class McpProvider:
             return NotSent(
                 reason="deadline", message="the deadline passed before the server could take the call"
             )
-        return life if isinstance(life, NotSent) else await life.call(call, progress, deadline)
+        if isinstance(life, NotSent):
+            return life
+        attempt = (call.operation_id, call.attempt)
+        self._unanswered[attempt] = life
+        while len(self._unanswered) > UNANSWERED_MAX:
+            self._unanswered.popitem(last=False)
+        report = await life.call(call, progress, deadline)
+        if not isinstance(report, Silence):
+            self._unanswered.pop(attempt, None)
+        return report
+
+    def may_land(self, operation_id: OperationId, attempt: int) -> bool:
+        """See `Landing.may_land`. A process that has ended does nothing any more; a distant server may."""
+        return self._unanswered.get((operation_id, attempt), _ELSEWHERE) is not None
 
     def reads(self, tool: str) -> bool:
         """See `Describing.reads`."""
@@ -229,6 +250,14 @@ class McpProvider:
         finally:
             self._lives.discard(life)
             self._bury(life)
+            self._end_unanswered(life)
+
+    def _end_unanswered(self, life: Life) -> None:
+        """Take note that nothing will come of what was sent to a process that is gone, with all its group."""
+        if not isinstance(self._settings.server, StdioServer):
+            return
+        for attempt in [attempt for attempt, found in self._unanswered.items() if found is life]:
+            self._unanswered[attempt] = None
 
     def _bury(self, life: Life) -> None:
         """Take note, once, that the connection that served is over, though it may still be closing."""
