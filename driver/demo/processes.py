@@ -19,7 +19,7 @@ from anyio.streams.text import TextReceiveStream
 
 from driver.demo.errors import ProcessEnded, TooSlow
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 """How long one step may take: many times what it takes, for a machine that does other things as well."""
 STOP_S: Final = 5.0
 """How long a process has between SIGTERM and SIGKILL."""

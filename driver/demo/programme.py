@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import anyio
 
-from driver.demo import killed, old_way, ordinary_day
+from driver.demo import found_again, killed, old_way, ordinary_day, taken_back
 from driver.demo.narrator import Narrator
 from driver.demo.stage import Stage, stage
 from driver.demo.tally import Outcome
@@ -31,6 +31,8 @@ ACTS: Final = (
     Act(title=ordinary_day.TITLE, play=ordinary_day.play),
     Act(title=old_way.TITLE, play=old_way.play),
     Act(title=killed.TITLE, play=killed.play),
+    Act(title=found_again.TITLE, play=found_again.play),
+    Act(title=taken_back.TITLE, play=taken_back.play),
 )
 
 

@@ -77,6 +77,10 @@ class Repository:
         """Return the names of the staged files that no commit has taken up."""
         return tuple((await self._git("diff", "--cached", "--name-only")).splitlines())
 
+    async def branches(self, name: str) -> int:
+        """Return how many branches have exactly this name."""
+        return len((await self._git("branch", "--list", name)).splitlines())
+
     async def _git(self, *words: str) -> str:
         return await to_thread.run_sync(_run_git, self.folder, words)
 

@@ -8,9 +8,9 @@ import json
 import os
 from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import anyio
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -23,6 +23,7 @@ LISTENING: Final = "listening on "
 READY: Final = b"READY=1"
 """What the daemon tells its service manager, here the demo (sd_notify(3))."""
 KILL_AT: Final = "EFFECTD_KILL_AT"
+LOSE: Final = "EFFECTD_FAULT_AFTER_EFFECT"
 DATAGRAM_PREFIX: Final = "notify-"
 OPERATOR_TOKEN: Final = "operator.token"  # noqa: S105 - the name of a file that the plane makes
 SCOPE: Final = "demo"
@@ -55,6 +56,9 @@ class Story(_Answer):
 
     operation_id: str
     state: str
+    effect: str
+    effect_by: str | None
+    best_effort: bool
     deliveries: tuple[_Delivery, ...]
 
 
@@ -67,6 +71,9 @@ class Event(_Answer):
     terminal: bool
 
 
+Tables = Mapping[str, Mapping[str, object]]
+"""Tables of the configuration, by their dotted names."""
+
 _EVENTS: Final = TypeAdapter(list[Event])
 
 
@@ -77,20 +84,31 @@ class Service:
     folder: Path
     effectd: str
     url: str
+    tables: dict[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
+    """What stands in the configuration."""
 
     @property
     def config(self) -> Path:
         """The configuration."""
         return self.folder / "effectd.toml"
 
+    async def declare(self, tables: Tables) -> None:
+        """Write tables into the configuration, for the daemons that are started from now on."""
+        self.tables.update(tables)
+        await anyio.Path(self.config).write_text(_toml(self.tables))
+
     # --- the daemon
 
     @asynccontextmanager
-    async def daemon(self, *, kill_at: str | None = None) -> AsyncGenerator[Player]:
-        """Start the daemon, and yield it when it is ready. `kill_at` names where it kills itself."""
+    async def daemon(self, *, kill_at: str | None = None, lose: str | None = None) -> AsyncGenerator[Player]:
+        """Start the daemon, and yield it when it is ready.
+
+        `kill_at` names where it kills itself, and `lose` the tool whose first answer in each run is lost.
+        """
         ready = anyio.Event()
         address = self.folder / f"{DATAGRAM_PREFIX}{os.urandom(4).hex()}"
-        env = {"NOTIFY_SOCKET": str(address)} | ({} if kill_at is None else {KILL_AT: kill_at})
+        drills = {KILL_AT: kill_at, LOSE: lose}
+        env = {"NOTIFY_SOCKET": str(address)} | {name: word for name, word in drills.items() if word}
         async with (
             await anyio.create_unix_datagram_socket(local_path=address) as channel,
             player("the daemon", (self.effectd, "run", *self._config), env=env) as daemon,
@@ -110,6 +128,32 @@ class Service:
         text = await answer((self.effectd, "show", command_id, "--json", *self._config))
         return Story.model_validate_json(text)
 
+    async def shown(self, command_id: str) -> str:
+        """Return what `effectd show` prints of the operation of a command."""
+        return await answer((self.effectd, "show", command_id, *self._config))
+
+    async def reconciled(self, operation_id: str, effect: str, note: str) -> str:
+        """Give an operator's verdict, and return what `effectd reconcile` prints."""
+        verdict = ("--effect", effect, "--note", note)
+        return await answer((self.effectd, "reconcile", operation_id, *verdict, *self._config))
+
+    async def compensated(self, operation_id: str) -> str:
+        """Ask for the compensation of an operation, and return what `effectd compensate` prints."""
+        return await answer((self.effectd, "compensate", operation_id, *self._config))
+
+    async def heard(self, kind: str, command_id: str | None = None) -> None:
+        """Return once the journal has an event of this kind: of any command, or of this one."""
+        found = anyio.Event()
+
+        def hear(line: str) -> None:
+            event = Event.model_validate_json(line)
+            if event.kind == kind and command_id in (None, event.command_id):
+                found.set()
+
+        command = (self.effectd, "tail", "--follow", "--after", "0", "--json", *self._config)
+        async with player("effectd tail", command, heard=hear) as tail:
+            await tail.until(found, f"had told of {kind}")
+
     async def last_seq(self) -> int:
         """Return the number of the journal's newest event."""
         return max((event.seq for event in await self.events()), default=0)
@@ -126,14 +170,21 @@ class Service:
     # --- the plane
 
     async def give(
-        self, command_id: str, run_id: str, tool: str, arguments: Mapping[str, str], *, wait: bool
+        self,
+        command_id: str,
+        run_id: str,
+        tool: str,
+        arguments: Mapping[str, str],
+        *,
+        wait: bool,
+        provider: str = PROVIDER,
     ) -> str:
         """Give the plane a command, and return what `effectd plane send` says first."""
         asked = ("--run", run_id, "--id", command_id, "--args", json.dumps(arguments))
         waiting = ("--wait",) if wait else ()
         # 1: it has its receipt, and that is no success
         good = (0, 1) if wait else (0,)
-        said = await self._plane("send", f"{PROVIDER}/{tool}", *asked, *waiting, good=good)
+        said = await self._plane("send", f"{provider}/{tool}", *asked, *waiting, good=good)
         return said.partition("\n")[0]
 
     async def command(self, command_id: str) -> CommandView:
@@ -177,13 +228,13 @@ async def service(folder: Path, effectd: str, git_server: Sequence[str]) -> Asyn
     async with player("the plane", command, heard=hear) as plane:
         await plane.until(listening, "was listening")
         made = Service(folder=folder, effectd=effectd, url=heard[0])
-        await anyio.Path(made.config).write_text(_toml(made, git_server))
+        await made.declare(_usual(made, git_server))
         yield made
 
 
-def _toml(made: Service, git_server: Sequence[str]) -> str:
-    """Return the daemon's configuration. JSON's strings and lists are TOML's too."""
-    tables: dict[str, dict[str, object]] = {
+def _usual(made: Service, git_server: Sequence[str]) -> Tables:
+    """Return the daemon's configuration, as the story begins."""
+    return {
         "driver": {
             "id": "demo",
             "state_dir": str(made.folder / "state"),
@@ -194,10 +245,22 @@ def _toml(made: Service, git_server: Sequence[str]) -> str:
             "scope": SCOPE,
             "token_file": str(made.folder / "driver.token"),
         },
+        "supervisor": {"min_age_s": 3600},  # it has its scene later
         f"providers.{PROVIDER}": {"kind": "mcp", "argv": list(git_server)},
         f"providers.{PROVIDER}.env": dict(GIT_ENV),
     }
+
+
+def _toml(tables: Tables) -> str:
+    """Return tables as TOML. JSON's strings, numbers and lists are TOML's too; an object is inline."""
     return "\n".join(
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+        f"[{name}]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in keys.items())
         for name, keys in tables.items()
     )
+
+
+def _value(value: object) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    items = cast("dict[str, object]", value).items()
+    return f"{{ {', '.join(f'{key} = {_value(item)}' for key, item in items)} }}"
