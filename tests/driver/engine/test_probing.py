@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,9 +14,10 @@ from structlog.testing import capture_logs
 from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence, ToolCall
 from driver.core.contracts import Contract, Probe
 from driver.core.expressions import Expression
-from driver.core.probes import is_look
+from driver.core.probes import Unclear, count, is_look
 from driver.core.redaction import MARKER, Redaction
 from driver.core.templates import Template
+from driver.engine import probing
 from driver.engine.looks import probes_to_come
 from driver.engine.probe_loop import ProbeLoop
 from driver.engine.probing import LOOKS_MAX
@@ -572,3 +574,56 @@ async def test_without_any_probe_the_loop_is_not_there(tmp_path: Path) -> None:
         loop: ProbeLoop = rig.engine.probes
         with anyio.fail_after(10):
             await loop.run()
+
+
+# ------------------------------------------------------------ controls: without the mechanism, it is seen
+
+
+async def first_look(tmp_path: Path, answer: Report, contract: Contract = PROBED) -> tuple[str, Effect]:
+    """The verdict of the first look, and the effect of the operation after it."""
+    async with engine(tmp_path, world(answer), contract=contract, others=READ) as rig:
+        await rig.intake.deliver([call()])
+        await rig.reaches("operation.probed")
+        await rig.quiet()
+        (look, *_) = await data_of(rig, "operation.probed")
+        return str(look["verdict"]), (await rig.operation()).effect
+
+
+async def test_a_prober_that_takes_failure_for_absence_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control of `undetermined`: it would prove that nothing happened, and rule R would believe it."""
+    real = count
+
+    def careless(*arguments: Any, **named: Any) -> int | Unclear:  # noqa: ANN401 - as they come
+        found = real(*arguments, **named)
+        return 0 if isinstance(found, Unclear) else found
+
+    monkeypatch.setattr(probing, "count", careless)
+    assert await first_look(tmp_path, FAILED) == ("absent", Effect.NONE)
+
+
+async def test_a_prober_that_does_not_wait_for_the_effect_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control of `visible_after_s`, and of the time in which an attempt can still land."""
+    monkeypatch.setattr(probing, "landed_by", lambda *_: datetime(2000, 1, 1, tzinfo=UTC))
+    contract = with_probe(attempts=2, visible_after_s=600.0)
+    assert await first_look(tmp_path, found(), contract) == ("absent", Effect.NONE)
+
+
+async def test_a_look_under_the_operations_own_id_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control of a look's own id: its late answer would be taken for the operation's."""
+    async with engine(tmp_path, provider := world(FAILED), contract=PROBED, others=READ) as rig:
+        await rig.intake.deliver([call()])
+        await rig.until(lambda record: record.ended_at is not None)
+        own = (await rig.operation()).operation_id
+        monkeypatch.setattr(probing, "look_id", lambda _: own)
+        await rig.intake.deliver([command("operation.probe", "probe-1", operation_id=own)])
+        await receipt(rig)
+        look = provider.executed[-1]
+        rig.dispatcher.late(look.operation_id, look.attempt, found())
+        await rig.reaches("operation.late_result")
+        assert (await rig.operation()).effect_by is Source.PROVIDER
