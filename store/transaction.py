@@ -26,7 +26,7 @@ from store.events import (
 from store.head import Ledger, row_digest
 from store.keys import DigestKey
 from store.lifecycle import IllegalMove, advance
-from store.marks import SUPERSEDED
+from store.marks import SUPERSEDED, TOLD
 from store.naming import on_wire
 from store.projection import MOVING, Fact
 from store.records import (
@@ -163,7 +163,8 @@ class Transaction(View):
         """Let the daemon act again; what was marked beside the fence is forgotten with it."""
         ledger = self._write()
         ledger.head = replace(ledger.head, fence=None)
-        self.clear_mark(SUPERSEDED)
+        for name in (SUPERSEDED, TOLD):
+            self.clear_mark(name)
 
     def set_mark(self, name: str, detail: str) -> None:
         """Remember something beside the fence. A mark that stands already stays as it is."""

@@ -16,7 +16,7 @@ from driver.engine.dispatcher import Dispatcher
 from driver.engine.posture import Posture
 from store.events import Draft, DriverFenced, DriverUnfenced
 from store.journal import Journal
-from store.marks import RESTORED, SUPERSEDED
+from store.marks import SUPERSEDED, TOLD
 from store.records import Fence, JournalId, OperationId
 from store.rollback import accept_rollback as begin_again
 from store.transaction import Transaction
@@ -27,9 +27,6 @@ ROLLBACKS: Final = frozenset({FenceReason.ROLLED_BACK, FenceReason.FORKED, Fence
 """The reasons that say that the plane knows another history: going on with this one cannot work."""
 PLANE: Final = "plane"
 """Who lifted a fence, where the plane confirmed the history of a restored backup."""
-RESTORED_DETAIL: Final = (
-    "this journal was restored from a backup: what was done after that was taken is not in it"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +63,13 @@ class Fences:
         self._pump = pump
 
     async def resume(self) -> None:
-        """Take up the fence that the journal has, and raise the one that a restored backup asks for."""
-        raised = await self._journal.transact(_heed_restoration)
-        self._posture.fence = await self._journal.read(lambda view: view.fence)
-        if raised:
-            log.error("fenced", reason=FenceReason.RESTORED.value, detail=RESTORED_DETAIL)
-        elif self._posture.fence is not None:
-            log.error("still_fenced", reason=self._posture.fence.reason, detail=self._posture.fence.detail)
+        """Take up the fence that the journal has: one that it was given by a backup is told of now."""
+        self._posture.fence = fence = await self._journal.read(lambda view: view.fence)
+        if fence is None:
+            return
+        log.error("fenced", reason=fence.reason, detail=fence.detail)
+        if fence.reason == FenceReason.RESTORED:
+            await self._journal.transact(_tell)
 
     async def raise_fence(self, reason: str, detail: str) -> None:
         """Stop acting, durably: returns once the fence is fsynced. What runs goes on, and is recorded.
@@ -124,17 +121,11 @@ class Fences:
             await self.lift(accept_rollback=False, actor=PLANE)
 
 
-def _heed_restoration(tx: Transaction) -> bool:
-    """Raise the fence that a restored backup asks for. Returns whether there is one."""
-    if tx.mark(RESTORED) is None:
-        return False
-    tx.clear_mark(RESTORED)
-    standing = tx.fence
-    if standing is not None and standing.reason == FenceReason.SUPERSEDED:
-        tx.lift_fence()
-        tx.set_mark(SUPERSEDED, standing.detail)
-    _raise(tx, FenceReason.RESTORED, RESTORED_DETAIL)
-    return True
+def _tell(tx: Transaction) -> None:
+    """Record the event about a fence that was raised while nobody had the file open. Once."""
+    if tx.fence is not None and tx.mark(TOLD) is None:
+        tx.append(Draft(data=DriverFenced(reason=tx.fence.reason, detail=tx.fence.detail)))
+        tx.set_mark(TOLD, tx.fence.reason)
 
 
 def _raise(tx: Transaction, reason: str, detail: str) -> None:

@@ -1,15 +1,11 @@
 """The ways out of every fence, on real daemons: what an operator says, and what the plane hears then."""
 
 import shutil
-import sqlite3
-from contextlib import closing
 
 import pytest
 from anyio import to_thread
 
 from store.files import FIRST
-from store.marks import mark_restored
-from store.records import Timestamp
 from tests.system.audit import key_of
 from tests.system.history import History, Json
 from tests.system.plane import ScriptedPlane, call, scripted_plane
@@ -210,18 +206,26 @@ async def test_a_takeover_under_another_fence_is_heeded_after_a_restart(zygote: 
         assert await life.stop() == 0
 
 
-def restored_backup(made: Sandbox) -> None:
-    """Mark the journal, as a restored backup is."""
-    with closing(sqlite3.connect(made.state / FIRST, isolation_level=None)) as connection:
-        mark_restored(connection, "a backup", Timestamp("2030-01-01T00:00:00.000000Z"))
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+async def backup(made: Sandbox) -> None:
+    """Make a backup, with no daemon running."""
+    done = await made.command("backup", str(made.root / "backup.db"))
+    assert done.code == 0, done.text
+
+
+def restore_backup(made: Sandbox) -> None:
+    """Do what the operations guide says."""
+    shutil.rmtree(made.state)
+    made.state.mkdir(mode=0o700)
+    shutil.copyfile(made.root / "backup.db", made.state / FIRST)
+    (made.state / FIRST).chmod(0o600)
 
 
 async def test_the_plane_agrees_to_a_restored_backup(zygote: Zygote) -> None:
     """It comes up fenced, says so in hello, and acts once the plane has confirmed the history."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         await calls(made, plane, 1)
-        await to_thread.run_sync(restored_backup, made)
+        await backup(made)
+        await to_thread.run_sync(restore_backup, made)
         life = made.start()
         await plane.give(call("cmd-2", n=2))
         assert (await plane.receipt_of("cmd-2"))["kind"] == "operation.succeeded"
@@ -237,7 +241,8 @@ async def test_an_operator_agrees_to_a_restored_backup(zygote: Zygote) -> None:
     async with sandbox(zygote, None) as made:
         life = made.start()
         assert await life.stop() == 0
-        await to_thread.run_sync(restored_backup, made)
+        await backup(made)
+        await to_thread.run_sync(restore_backup, made)
         for _ in range(2):
             life = made.start()
             status = await made.status()
@@ -254,10 +259,9 @@ async def test_a_backup_that_is_too_old_needs_an_accepted_rollback(zygote: Zygot
     """The plane has seen more than the backup holds: what it says outweighs an operator's mere agreement."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         await calls(made, plane, 1)
-        snapshot(made)
+        await backup(made)
         await calls(made, plane, 2)
-        restore(made)
-        await to_thread.run_sync(restored_backup, made)
+        await to_thread.run_sync(restore_backup, made)
         life = made.start()
         await made.events_until(
             lambda event: event["kind"] == "driver.fenced" and event["data"]["reason"] == "rolled_back"

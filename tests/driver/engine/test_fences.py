@@ -11,7 +11,7 @@ from driver.core.unfencing import StillFenced, Unfenced
 from driver.engine.fences import Fences
 from store.events import Draft, OperationReconciled
 from store.lifecycle import Effect, State
-from store.marks import RESTORED, SUPERSEDED
+from store.marks import SUPERSEDED, TOLD
 from store.records import CommandId, JsonObject
 from store.view import View
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine
@@ -95,21 +95,21 @@ async def test_a_takeover_is_remembered_beside_another_fence(tmp_path: Path) -> 
 
 
 async def test_a_restored_backup_comes_up_fenced(tmp_path: Path) -> None:
-    """Once, and durably; an operator agrees, or the plane does."""
+    """It is told of once, and stands over restarts; an operator agrees, or the plane does."""
     async with engine(tmp_path, ScriptedProvider()) as rig:
-        await rig.journal.transact(lambda tx: tx.set_mark(RESTORED, "from a backup"))
+        await rig.journal.transact(lambda tx: tx.raise_fence("restored_backup", "of a day"))
     for _ in range(2):
         async with engine(tmp_path, ScriptedProvider()) as rig:
             await fences(rig).resume()
             assert rig.posture.fence is not None
             assert rig.posture.fence.reason == "restored_backup"
-            assert await rig.journal.read(lambda view: view.mark(RESTORED)) is None
             assert [e["kind"] for e in await news(rig)].count("driver.fenced") == 1
     async with engine(tmp_path, ScriptedProvider()) as rig:
         await fences(rig).resume()
         await rig.desk.agree()
         assert rig.posture.fence is None
         assert (await news(rig))[-1]["data"] == {"reason": "restored_backup", "actor": "plane"}
+        assert await rig.journal.read(lambda view: view.mark(TOLD)) is None
 
 
 async def test_a_restored_backup_that_is_too_old_is_fenced_for_that(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_only_the_operators_socket_unfences(tmp_path: Path) -> None:
         status, problem = await unfence(world, "inspect.sock")
         assert (status, problem["code"]) == (403, "read_only_socket")
         for body in ({"accept_rollback": "yes"}, {"accept": True}):
-            status, problem = await unfence(world, **body)
+            status, problem = await unfence(world, "operator.sock", **body)
             assert (status, problem["code"]) == (422, "invalid_body")
         assert rig.posture.fence is not None
 
