@@ -122,26 +122,31 @@ STATUSES: Final[tuple[JsonValue, ...]] = ("done", "COMPLETED", "", None, 7, [], 
 """What does not exist, and a wish that nobody can fulfil: no last words."""
 RESULTS: Final[tuple[JsonValue, ...]] = ("done", None, {"resultType": "input_required"})
 """What a completed task has in place of an answer: that it cannot be had proves no failure."""
-ODD: Final[tuple[JsonObject, ...]] = (
-    *({"ends": {"status": status}} for status in STATUSES),
-    *({"result": result} for result in RESULTS),
-    {"error": -32602},
-    {"ends": {"taskId": "of-another"}},
+STATES: Final[tuple[JsonObject, ...]] = (
+    *({"status": status} for status in STATUSES),
+    {"taskId": "of-another"},
 )
+"""What it says of itself, or of another one."""
+
+
+def odd() -> list[JsonObject]:
+    """Return tasks that end, if at all, in one of these ways."""
+    said: list[JsonObject] = [{"ends": state} for state in STATES]
+    return [*said, *({"result": result} for result in RESULTS), {"error": -32602}]
 
 
 async def test_only_a_clear_word_ends_a_task(stage: Stage) -> None:
     """Whatever else is said of it, it is pending at the deadline, and its handle is known."""
 
-    async def never_ends(odd: JsonObject) -> None:
-        arguments: JsonObject = {"mode": "task", **odd}
+    async def never_ends(task: JsonObject) -> None:
+        arguments: JsonObject = {"mode": "task", **task}
         report = await stage.dispatch(stage.call("act", arguments, timeout_s=PATIENT_S))
-        assert isinstance(report, TaskPending), odd
+        assert isinstance(report, TaskPending), task
         assert report.handle["status"] == "working"
 
     async with anyio.create_task_group() as calls:
-        for odd in ODD:
-            calls.start_soon(never_ends, odd)
+        for task in odd():
+            calls.start_soon(never_ends, task)
 
 
 @pytest.mark.parametrize("handle", [{"taskId": "t-1"}, {"taskId": 7}, {"taskId": None}])
