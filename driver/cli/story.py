@@ -40,6 +40,10 @@ def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Rendera
         yield labelled("sure", sure)
     for divergence in told.divergences:
         yield labelled("DIVERGED", (f"{divergence.detail}: somebody should look", "bold red"))
+    for look in told.probes:
+        if look.verdict == "duplicated":
+            text = f"a probe found it {look.matches} times: somebody should look (event {look.seq})"
+            yield labelled("DUPLICATED", (text, "bold red"))
     if told.parent_operation_id is not None:
         yield labelled("part of", told.parent_operation_id)
     if told.child_run_id is not None:

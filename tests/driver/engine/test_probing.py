@@ -17,7 +17,6 @@ from driver.core.expressions import Expression
 from driver.core.probes import Unclear, count, is_look
 from driver.core.redaction import MARKER, Redaction
 from driver.core.templates import Template
-from driver.engine import probing
 from driver.engine.looks import probes_to_come
 from driver.engine.probe_loop import ProbeLoop
 from driver.engine.probing import LOOKS_MAX
@@ -599,7 +598,7 @@ async def test_a_prober_that_takes_failure_for_absence_is_found_out(
         found = real(*arguments, **named)
         return 0 if isinstance(found, Unclear) else found
 
-    monkeypatch.setattr(probing, "count", careless)
+    monkeypatch.setattr("driver.engine.probing.count", careless)
     assert await first_look(tmp_path, FAILED) == ("absent", Effect.NONE)
 
 
@@ -607,7 +606,12 @@ async def test_a_prober_that_does_not_wait_for_the_effect_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Control of `visible_after_s`, and of the time in which an attempt can still land."""
-    monkeypatch.setattr(probing, "landed_by", lambda *_: datetime(2000, 1, 1, tzinfo=UTC))
+    long_ago = datetime(2000, 1, 1, tzinfo=UTC)
+
+    def at_once(*_: object) -> datetime:
+        return long_ago
+
+    monkeypatch.setattr("driver.engine.probing.landed_by", at_once)
     contract = with_probe(attempts=2, visible_after_s=600.0)
     assert await first_look(tmp_path, found(), contract) == ("absent", Effect.NONE)
 
@@ -620,7 +624,11 @@ async def test_a_look_under_the_operations_own_id_is_found_out(
         await rig.intake.deliver([call()])
         await rig.until(lambda record: record.ended_at is not None)
         own = (await rig.operation()).operation_id
-        monkeypatch.setattr(probing, "look_id", lambda _: own)
+
+        def no_other(_: str) -> OperationId:
+            return own
+
+        monkeypatch.setattr("driver.engine.probing.look_id", no_other)
         await rig.intake.deliver([command("operation.probe", "probe-1", operation_id=own)])
         await receipt(rig)
         look = provider.executed[-1]
