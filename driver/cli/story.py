@@ -38,12 +38,7 @@ def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Rendera
     yield from operation_lines(told, now)
     if (sure := words.certainty(told)) is not None:
         yield labelled("sure", sure)
-    for divergence in told.divergences:
-        yield labelled("DIVERGED", (f"{divergence.detail}: somebody should look", "bold red"))
-    for look in told.probes:
-        if look.verdict == "duplicated":
-            text = f"a probe found it {look.matches} times: somebody should look (event {look.seq})"
-            yield labelled("DUPLICATED", (text, "bold red"))
+    yield from _incidents(told)
     if told.parent_operation_id is not None:
         yield labelled("part of", told.parent_operation_id)
     if told.child_run_id is not None:
@@ -63,6 +58,16 @@ def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Rendera
     yield labelled("result", _value(told.result))
     yield labelled("events", ", ".join(str(seq) for seq in told.events))
     yield from hint_lines(told, flags)
+
+
+def _incidents(told: Story) -> Iterator[RenderableType]:
+    """What somebody should look at, whatever else is known."""
+    for divergence in told.divergences:
+        yield labelled("DIVERGED", (f"{divergence.detail}: somebody should look", "bold red"))
+    for look in told.probes:
+        if look.verdict == "duplicated":
+            text = f"a probe found it {look.matches} times: somebody should look (event {look.seq})"
+            yield labelled("DUPLICATED", (text, "bold red"))
 
 
 def timeline(told: Story) -> list[Moment]:

@@ -326,6 +326,9 @@ def test_what_came_after_the_end_is_told_where_it_belongs() -> None:
     ]
     assert "\n  sure        proof: the provider answered\n" in text
     assert "\n  DIVERGED    9 and 23 differ: somebody should look\n" in text
+    twice = told.probes[0].model_copy(update={"verdict": "duplicated", "matches": 2})
+    text_twice = shown(story_lines(told.model_copy(update={"probes": (twice,)}), NOW))
+    assert "DUPLICATED  a probe found it 2 times: somebody should look (event 21)" in text_twice
     assert "\n  child run   child: 3 operations, 1 of them unresolved\n" in text
     assert "--note TEXT --override" in text
 
