@@ -20,8 +20,10 @@ All but the outcome is looked at again (`forbid`) in the transaction that record
 took time. Where somebody asks for the attempt, only the second question is asked: `driver.core.revival`.
 """
 
+import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Final, Literal, TypeAlias
 
 from driver.core.conclusion import Outcome
@@ -37,6 +39,7 @@ _DOUBLINGS_MAX: Final = 16
 _UNREACHED: Final = frozenset({"connect_failed", "spawn_failed"})
 _BUSY: Final = frozenset({"http_429", "http_503"})
 """Codes of errors with which a provider says "not now"."""
+_SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _LAST_WORDS: Final = frozenset({"cancelled_after_dispatch", "journal_lost", "rolled_back"})
 """Reasons of `unknown` that somebody wanted, or that are about more than one attempt."""
 
@@ -111,7 +114,8 @@ def decide(case: Case, outcome: Outcome, chance: float) -> Again | Enough:
 
     `chance` is uniform in [0, 1).
     """
-    wait_s = delay_s(case.contract.retry_backoff_s, case.attempts, chance)
+    own_s = delay_s(case.contract.retry_backoff_s, case.attempts, chance)
+    wait_s = max(own_s, asked_s(outcome, case.now.wall))
     at = case.now.wall + timedelta(seconds=wait_s)
     refused = forbid(case, at)
     if refused is not None:
@@ -176,6 +180,28 @@ def delay_s(backoff_s: float, attempts: int, chance: float) -> float:
     ceiling = max(BACKOFF_S_MAX, backoff_s)
     bound = min(ceiling, backoff_s * float(1 << min(attempts - 1, _DOUBLINGS_MAX)))
     return bound * (1 + chance) / 2
+
+
+def asked_s(outcome: Outcome, now: datetime) -> float:
+    """Return the seconds that a provider which said "not now" wants to be left alone: a floor for the wait.
+
+    Its `Retry-After`, in seconds or as a date, and `BACKOFF_S_MAX` of it at most; 0 where it asked for none.
+    """
+    if not isinstance(outcome, OperationFailed) or outcome.error.get("code") not in _BUSY:
+        return 0.0
+    headers = outcome.result.get("headers") if isinstance(outcome.result, dict) else None
+    asked = headers.get("retry-after") if isinstance(headers, dict) else None
+    if not isinstance(asked, str):
+        return 0.0
+    if _SECONDS.fullmatch(asked):
+        return min(float(asked), BACKOFF_S_MAX)
+    try:
+        until = parsedate_to_datetime(asked)
+    except (ValueError, OverflowError):
+        return 0.0
+    # a date without a zone is no HTTP date; they are all in UTC
+    seconds = (until.replace(tzinfo=until.tzinfo or UTC) - now).total_seconds()
+    return min(max(seconds, 0.0), BACKOFF_S_MAX)
 
 
 def can_be_bettered(outcome: Outcome) -> bool:

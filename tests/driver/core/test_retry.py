@@ -25,6 +25,7 @@ from driver.core.retry import (
 )
 from store.events import OperationFailed, OperationNotExecuted, OperationSucceeded, OperationUnknown
 from store.lifecycle import Effect
+from store.records import JsonObject, JsonValue
 
 T0 = datetime(2026, 11, 29, 10, 40, tzinfo=UTC)
 CONTRACT = Contract(
@@ -126,6 +127,40 @@ def test_the_wait_doubles_to_its_ceiling() -> None:
     assert delay_s(1.0, 8, 0.999_999) < BACKOFF_S_MAX
     assert delay_s(60.0, 3, 0.0) == 30.0
     assert delay_s(1.0, 10_000, 0.0) == 15.0
+
+
+ASKED: list[tuple[JsonValue, float]] = [
+    ("7", 7.0),
+    ("0", 0.0),
+    ("86400", BACKOFF_S_MAX),
+    ("Sun, 29 Nov 2026 10:40:17 GMT", 12.0),
+    ("Sun, 29 Nov 2026 10:40:17 -0000", 12.0),
+    ("Sun, 29 Nov 2026 10:39:00 GMT", 0.0),
+    ("Sun, 29 Nov 2099 10:39:00 GMT", BACKOFF_S_MAX),
+    ("-1", 0.0),
+    ("1.5", 0.0),
+    ("soon", 0.0),
+    ("9" * 5_000, 0.0),
+    (7, 0.0),
+    (None, 0.0),
+]
+
+
+@pytest.mark.parametrize(("asked", "seconds"), ASKED)
+@pytest.mark.parametrize("code", ["http_429", "http_503"])
+def test_a_provider_that_says_when_is_not_asked_before(code: str, asked: JsonValue, seconds: float) -> None:
+    """Its `Retry-After` is a floor for the wait, within bounds; what is none is not heeded."""
+    busy = replace(failed(code), result={"status": 429, "headers": {"retry-after": asked}})
+    again = decide(CASE, busy, 0.0)
+    assert isinstance(again, Again)
+    assert again.at - CASE.now.wall == timedelta(seconds=max(seconds, 0.5))
+
+
+def test_only_not_now_can_put_off_the_next_attempt() -> None:
+    """Any other failure waits as long as the contract says, whatever its headers say."""
+    result: JsonObject = {"headers": {"retry-after": "7"}}
+    again = decide(CASE, replace(failed("http_500", "unsettled"), result=result), 0.0)
+    assert again == Again(CASE.now.wall + timedelta(seconds=0.5))
 
 
 # ------------------------------------------------------------ rule R
