@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -174,13 +175,15 @@ async def test_words_are_filled_in_one_by_one(tmp_path: Path) -> None:
 
 
 async def test_key_travels_as_argument(tmp_path: Path) -> None:
-    """`key = "argument:NAME"` gives expressions the key under that name, and no caller may supply it."""
+    """`key = "argument:NAME"` gives expressions the key under that name; who has a key may not supply it."""
     chosen = settings(
         tmp_path, {"pay": Program.declared(["echo", "=arguments.request"])}, key=ArgumentKey("request")
     )
     async with staged(chosen) as stage:
         assert answer(await stage.run({}, tool="pay"))["stdout"] == "op_key\n"
         forged = await stage.run({"request": "mine"}, tool="pay")
+        keyless = replace(stage.call({"request": "its own"}, tool="pay"), key=None)
+        assert answer(await stage.dispatch(keyless))["stdout"] == "its own\n"
     assert isinstance(forged, NotSent)
     assert forged.reason == "invalid_arguments"
 

@@ -1,5 +1,6 @@
 """From a call to its request: templates, a path that arguments cannot leave, headers, body, and the key."""
 
+from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
@@ -295,6 +296,16 @@ def test_the_key_travels_as_an_argument() -> None:
     tool = endpoint(body="=arguments")
     assert requested(tool, {"a": 1}, key=ArgumentKey("request_id"))[3] == b'{"a":1,"request_id":"op_1"}'
     assert "request_id" in refusal(tool, {"request_id": "mine"}, key=ArgumentKey("request_id"))
+
+
+def test_a_call_without_a_key_has_all_of_its_arguments() -> None:
+    """The argument that carries the key elsewhere is its own, and no header of that name is sent."""
+    tool = endpoint(body="=arguments", headers={"x-key": "=key"})
+    keyless = replace(call_with({"request_id": "op_2"}), key=None)
+    made = request_of(settings(BASE, {"act": tool}, key=ArgumentKey("request_id")), keyless, {})
+    assert made.content == b'{"request_id":"op_2"}'
+    made = request_of(settings(BASE, {"act": tool}, key=HeaderKey("Idempotency-Key")), keyless, {})
+    assert not {"idempotency-key", "x-key"} & set(made.headers)
 
 
 def test_without_a_carrier_the_key_stays_here() -> None:

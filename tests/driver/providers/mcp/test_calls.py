@@ -53,6 +53,19 @@ def test_the_key_stands_where_its_carrier_says(carrier: KeyCarrier, params: Json
     assert headers.get("Idempotency-Key") == ("op_1" if isinstance(carrier, HeaderKey) else None)
 
 
+@pytest.mark.parametrize(
+    "carrier", [NoKey(), MetaKey(), ArgumentKey("a"), Sep3182Key(), HeaderKey("Idempotency-Key")]
+)
+def test_a_call_without_a_key_has_all_of_its_arguments(carrier: KeyCarrier) -> None:
+    """No key travels, and the argument that carries it elsewhere is the call's own."""
+    keyless = call(key=None)
+    arguments = arguments_of(keyless, carrier)
+    assert arguments == {"a": 1}
+    assert call_params(keyless, {"a": 1}, carrier) == {"name": "t", "arguments": {"a": 1}}
+    assert "Idempotency-Key" not in call_headers(keyless, {"a": 1}, carrier, LEGACY, None)
+    assert isinstance(arguments_of(call(), ArgumentKey("a")), NotSent)
+
+
 def test_the_trace_goes_with_the_call() -> None:
     """`traceparent` travels in `_meta`, beside the key."""
     params = call_params(call(traceparent=TRACE), {}, MetaKey())
