@@ -635,3 +635,21 @@ async def test_a_look_under_the_operations_own_id_is_found_out(
         rig.dispatcher.late(look.operation_id, look.attempt, found())
         await rig.reaches("operation.late_result")
         assert (await rig.operation()).effect_by is Source.PROVIDER
+
+
+async def test_what_cannot_be_watched_at_once_is_found_by_a_later_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop remembers a bounded number of operations, and forgets none."""
+    monkeypatch.setattr("driver.engine.probe_loop.WATCHED_MAX", 4)
+    provider = ScriptedProvider(answer=LOST)
+    async with engine(tmp_path, provider, contract=Contract(declared=True)) as rig:
+        await rig.intake.deliver([call(f"cmd-{n}", arguments={"n": n}) for n in range(30)])
+        await rig.reaches("operation.unknown", 30)
+    provider = ScriptedProvider(answer=found("a"))
+    async with engine(tmp_path, provider, contract=PROBED, others=READ) as rig:
+        await rig.reaches("operation.reconciled", 30)
+        await rig.quiet()
+        kinds = await rig.kinds()
+    assert kinds.count("operation.probed") == 30
+    assert len(provider.executed) == 30
