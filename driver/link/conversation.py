@@ -144,6 +144,7 @@ class Conversation:
         try:
             opened = await self._desk.opening()
             self._journal_id, self._base = opened.hello.journal_id, opened.base
+            self._watermark.begin(self._journal_id)
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._write)

@@ -25,8 +25,14 @@ class Watermark:
         self._journal = journal
         self._lock = Lock()
         self._mark: tuple[JournalId, int] | None = None
+        self._journal_id: JournalId | None = None
         self._reached = 0
         self._moved = anyio.Event()
+
+    def begin(self, journal_id: JournalId) -> None:
+        """Count anew, where the daemon now speaks of another history."""
+        if journal_id != self._journal_id:
+            self._journal_id, self._reached = journal_id, 0
 
     def move(self, journal_id: JournalId, seq: int) -> None:
         """Have `seq` written with the next commit, instead of what still waits.

@@ -197,9 +197,14 @@ class _Stream:
                 (event.kind, event.seq, event.journal_id, event.command_id),
             )
         if event.kind in _ENDINGS:
+            # a journal that was rolled back may know less than the receipt that another one has brought
             self._db.execute(
-                "UPDATE commands SET effect=?, unsettled=(write AND ?) WHERE operation_id=?",
-                (_text(event, "effect"), _leaves_doubt(event), event.operation_id),
+                "UPDATE commands SET effect=?, unsettled=(write AND ?)"
+                " WHERE operation_id=? AND (journal_id=? OR NOT ?)",
+                (
+                    *(_text(event, "effect"), _leaves_doubt(event), event.operation_id),
+                    *(event.journal_id, event.terminal),
+                ),
             )
 
 

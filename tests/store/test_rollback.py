@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from store.events import CommandFailed, OperationSucceeded, OperationUnknown
 from store.journal import Journal
 from store.lifecycle import Effect, State
 from store.records import Fence, JournalId, Origin, StoredEvent
+from store.retention import Retention, RetentionSettings
 from store.rollback import RolledBack, accept_rollback
 from store.settings import JournalSettings
 from store.verify import verify_file, verify_journal
-from tests.store.conftest import Open
+from tests.store.conftest import Clock, Open
 from tests.store.drafts import (
     accepted,
     accepted_command,
@@ -278,6 +279,36 @@ async def test_secrets_and_whole_results_go_with_their_operation(
         assert [item is not None and item.body is not None for item in found] == [False, True]
         await sound(journal)
     await deep(settings)
+
+
+async def test_both_histories_are_pruned_together(
+    opened: Open, settings: JournalSettings, clock: Clock
+) -> None:
+    """What is over goes with all that any history said of it; its tombstone, the gap and the chain hold."""
+    async with opened() as journal:
+        await journal.transact(recording(driver_started(), accepted(1), started(1), succeeded(1)))
+        await journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+        await journal.transact(recording(accepted(2), started(2), succeeded(2), refused(3)))
+        await journal.transact(recording(accepted_command(4, "run.end", {"outcome": "done"}), completed(4)))
+        await journal.transact(recording(accepted(5, run="run-5"), started(5)))
+        await roll_back(journal)
+        await journal.transact(recording(reconciled(5, Effect.NONE), driver_started()))
+        await journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+        clock.now += timedelta(days=31)
+        await journal.transact(recording(driver_started()))
+        retention = Retention(RetentionSettings())
+        while not (await journal.transact(retention.step)).finished:
+            pass
+        for number in (1, 2, 3, 4, 5):
+            assert await journal.read(lambda view, n=number: view.command(command_id(n))) is None
+            grave = await journal.read(lambda view, n=number: view.tombstone(command_id(n)))
+            assert grave is not None
+            await journal.read(lambda view, seq=grave.seq: view.wire_seq(seq))
+        await sound(journal)
+        await journal.transact(recording(accepted(6), started(6), succeeded(6)))
+    await deep(settings)
+    async with opened() as journal:
+        await sound(journal)
 
 
 @pytest.mark.parametrize("point", ["journal.before_commit", "journal.after_commit"])

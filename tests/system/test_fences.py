@@ -40,12 +40,18 @@ async def fenced(made: Sandbox, reason: str, life: Life) -> None:
     status = await made.status()
     assert (status["state"], status["fence"]) == ("fenced", reason)
     assert [line["reason"] for line in life.lines("fenced")] == [reason]
+    assert f'effectd_fence{{reason="{reason}"}} 1' in await beside(made, "metrics")
 
 
 async def unfence(made: Sandbox, *options: str, code: int = 0) -> str:
     """Run `effectd unfence` beside the daemon, and return what it wrote."""
+    return await beside(made, "unfence", *options, code=code)
+
+
+async def beside(made: Sandbox, *arguments: str, code: int = 0) -> str:
+    """Run another command beside the daemon, which stays the newest life."""
     daemon = made.lives[-1]
-    asked = await made.command("unfence", *options)
+    asked = await made.command(*arguments)
     made.lives.remove(daemon)
     made.lives.append(daemon)
     assert asked.code == code, asked.text
