@@ -11,10 +11,9 @@ its checkpoints (`Journal.held`): then the file stands still, and its `-wal` onl
 `-wal` is a state that the journal was in, and SQLite finds where it ends by its checksums.
 
 The copy is then brought into one file, looked at as `effectd verify` does, and marked: it gets an identity of
-its own, so that no `-wal` of the old file is ever taken for one of this; the mark that makes the next start
-come up fenced (`store.marks`), so that nobody acts on it before the plane or an operator agrees; and the key
-of the state folder, in a table that the first start removes again. It is on the disk, file and folder, before
-it gets its name, which must be free.
+its own, so that no `-wal` of the old file is ever taken for one of this; a fence (`restored_backup`), so that
+nobody acts on it before the plane or an operator agrees; and the key of the state folder, in a table that the
+first start removes again. It is on the disk, file and folder, before it gets its name, which must be free.
 """
 
 import json
@@ -40,13 +39,14 @@ from store.head import Ledger, read_head, row_digest, write_head
 from store.identity import read_identity
 from store.inspection import inspect
 from store.keys import KEY, DigestKey
-from store.marks import mark_restored
-from store.records import Timestamp, timestamp
+from store.records import Fence, Timestamp, timestamp
 from store.schema import migrate
 from store.settings import JournalSettings
 from store.verify import verify
 from store.view import View
 
+RESTORED: Final = "restored_backup"
+"""The reason of the fence that a backup comes up with."""
 CHUNK_BYTES: Final = 4_194_304
 """Copied at once, between two words about the progress."""
 NICENESS: Final = 10
@@ -170,8 +170,9 @@ def _finish(part: Path, key_file: Path, target: Path, report: Report, *, now: da
             "INSERT INTO restored (one, digest_key, made_at, digest) VALUES (1, ?, ?, ?)",
             (key, made_at, row_digest(*row)),
         )
-        mark_restored(connection, f"a backup of {made_at}, as of event {head.last_seq}", made_at)
-        write_head(connection, replace(head, file_id=uuid4().hex))
+        detail = f"this is a backup of {made_at}, as of event {head.last_seq}"
+        fence = Fence(reason=RESTORED, detail=detail, at=made_at)
+        write_head(connection, replace(head, file_id=uuid4().hex, fence=fence))
         connection.execute("COMMIT")
         if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() != (0, 0, 0):
             raise BackupUnwritable(target, "SQLite could not bring it into one file")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from store.backup import Backup, back_up
+from store.backup import RESTORED, Backup, back_up
 from store.errors import (
     BackupDamaged,
     BackupExists,
@@ -25,7 +25,6 @@ from store.errors import (
     OpenRefused,
 )
 from store.journal import Journal, open_journal
-from store.marks import RESTORED
 from store.records import OperationFilter
 from store.settings import JournalSettings
 from store.verify import verify_file, verify_journal
@@ -78,9 +77,10 @@ async def test_a_backup_becomes_a_journal_that_is_fenced(
         journal_id = await journal.read(lambda view: view.journal_id)
     for _ in range(2):  # and again: it is a journal as any other from then on
         async with open_journal(fresh, clock=Clock(), new_id=Ids()) as journal:
-            mark = await journal.read(lambda view: view.mark(RESTORED))
-            assert mark is not None  # the next daemon on it raises the fence
-            assert "2030-02-01" in mark
+            fence = await journal.read(lambda view: view.fence)
+            assert fence is not None
+            assert fence.reason == RESTORED
+            assert "2030-02-01" in fence.detail
             assert await operations(journal) == before
             assert await journal.read(lambda view: (view.chain, view.journal_id)) == (chain, journal_id)
             assert await verify_journal(journal, lambda _: None) == ()

@@ -169,6 +169,18 @@ async def test_a_dead_letter_keeps_its_operation(opened: Open, clock: Clock) -> 
         assert (await aged(journal, clock)).commands == 0
 
 
+async def test_the_newest_event_stays(opened: Open, clock: Clock) -> None:
+    """With its command, however old it is: a start looks whether the journal ends as it should."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), not_executed(1), accepted(2), not_executed(2)))
+        await acknowledge(journal)
+        clock.now += timedelta(days=31)
+        await prune(journal)
+        assert await kept(journal) == [operation_id(2)]
+    async with opened() as journal:
+        assert await is_sound(journal)
+
+
 async def test_a_fenced_journal_is_left_as_it_is(opened: Open, clock: Clock) -> None:
     """What it holds may be what tells two histories apart."""
     async with opened() as journal:

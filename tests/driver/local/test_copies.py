@@ -12,8 +12,8 @@ from anyio import to_thread
 
 from driver.local.exports import COLUMNS, PAGE, lines
 from driver.local.shapes import operation as shown
+from store.backup import RESTORED
 from store.journal import open_journal
-from store.marks import RESTORED
 from store.settings import JournalSettings
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
 from tests.driver.local.test_errands import serving
@@ -56,7 +56,9 @@ async def test_a_backup_is_made_while_the_daemon_runs(tmp_path: Path) -> None:
     target.rename(folder / "journal.db")
     settings = JournalSettings(state_dir=folder, runtime_dir=tmp_path / "run2")
     async with open_journal(settings, clock=Clock(), new_id=Ids()) as journal:
-        assert await journal.read(lambda view: view.mark(RESTORED)) is not None
+        fence = await journal.read(lambda view: view.fence)
+        assert fence is not None
+        assert fence.reason == RESTORED
 
 
 async def test_where_a_backup_cannot_be_it_is_refused_at_once(tmp_path: Path) -> None:
