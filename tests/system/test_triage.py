@@ -115,13 +115,19 @@ async def test_a_crash_loop_spends_no_more_than_its_ceiling(zygote: Zygote) -> N
         await must_hold(made)
 
 
-async def test_a_model_that_obeys_the_wall_makes_nothing_execute(zygote: Zygote) -> None:
-    """It says `none` of all: the listing closes, and nothing becomes retryable, compensable or repeatable."""
-    async with scripted_plane() as plane, sandbox(zygote, plane) as made, site(obeying()) as model:
+@pytest.mark.parametrize("effect", ["none", "occurred"])
+async def test_a_model_that_obeys_the_wall_makes_nothing_execute(zygote: Zygote, effect: str) -> None:
+    """It says the same of all: the listing closes, and nothing becomes retryable, compensable, repeatable."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made, site(obeying(effect)) as model:
         orders = [call(f"cmd-{n}", n=n, label=ORDER) for n in (1, 2)]
         for order in orders:
             await lose(made, plane, order)
         supervise(made, model)
+        made.configure(
+            supervisor=made.tables["supervisor"],
+            providers__counter__tools__count={},
+            providers__counter__tools__count__compensate={"tool": "fail"},
+        )
         life = made.start()
         await plane.until(lambda: len(said(plane, "operation.reconciled")) == 2)
         (wall,) = (
@@ -130,16 +136,19 @@ async def test_a_model_that_obeys_the_wall_makes_nothing_execute(zygote: Zygote)
         assert wall.count("</wall>") == wall.count("<wall>") == 1
         for order in orders:
             found = await made.operation(key_of(order))
-            assert (found["effect"], found["effect_by"], found["best_effort"]) == ("none", "supervisor", True)
+            assert (found["effect"], found["effect_by"], found["best_effort"]) == (effect, "supervisor", True)
             assert (found["state"], found["settled"]) == ("unknown", True)
         assert (await made.status())["unsettled"] == 0
         await plane.give(
             command("retry-1", "operation.retry", operation_id=key_of(orders[0])),
-            command("compensate-1", "operation.compensate", operation_id=key_of(orders[0])),
+            command("compensate-1", "run.compensate", "run-1"),
             call("cmd-9", n=1, label=ORDER),
         )
-        for command_id in ("retry-1", "compensate-1"):
-            assert (await plane.receipt_of(command_id))["kind"] in {"command.failed", "command.refused"}
+        retried = await plane.receipt_of("retry-1")
+        assert retried["kind"] == "command.failed"
+        compensated = (await plane.receipt_of("compensate-1"))["data"]["result"]
+        assert (compensated["complete"], compensated["compensated"]) == (False, [])
+        assert compensated["stopped_at"]["code"] == "not_certain"
         resent = await plane.receipt_of("cmd-9")
         assert (resent["kind"], resent["data"]["code"]) == ("command.refused", "lookalike_unsettled")
         assert len(made.effects()) == 2
