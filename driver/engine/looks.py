@@ -15,7 +15,7 @@ from driver.core.landing import landed_by
 from driver.core.probes import Finding, adds, due, is_wanted
 from driver.engine.endings import draft
 from store.events import OperationProbed, OperationReconciled
-from store.lifecycle import Evidence
+from store.lifecycle import RANK, Evidence, Source
 from store.records import OperationId, OperationRecord, StoredEvent, moment
 from store.transaction import Transaction
 from store.view import OPERATION_EVENTS_MAX, View
@@ -49,9 +49,10 @@ def record_look(tx: Transaction, look: Look, finding: Finding) -> bool:
     probed = OperationProbed(verdict=finding.verdict, matches=finding.matches, detail=finding.detail)
     event = tx.append(draft(look.operation_id, probed))
     effect = finding.effect
-    # without an intent to name, a verdict would speak of whatever has been started since, too
-    if effect is None or (look.started_seq is None and record.started_seq is not None):
+    if effect is None or _is_outranked(record):
         return False
+    if look.started_seq is None and record.started_seq is not None:
+        return False  # without an intent to name, it would speak of whatever has been started since, too
     known = [Evidence(item.attempt, item.effect, item.source) for item in tx.evidence(look.operation_id)]
     if not adds(known, effect, look.attempts):
         return False
@@ -65,6 +66,11 @@ def record_look(tx: Transaction, look: Look, finding: Finding) -> bool:
     )
     tx.append(draft(look.operation_id, reconciled))
     return True
+
+
+def _is_outranked(record: OperationRecord) -> bool:
+    """Whether somebody who knows better has settled the operation, by whichever attempt."""
+    return record.effect_by is not None and RANK[record.effect_by] > RANK[Source.PROBE]
 
 
 def probes_to_come(view: View, record: OperationRecord, contract: Contract) -> bool:
