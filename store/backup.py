@@ -39,9 +39,11 @@ from store.head import Ledger, read_head, row_digest, write_head
 from store.identity import read_identity
 from store.inspection import inspect
 from store.keys import KEY, DigestKey
+from store.marks import SUPERSEDED
 from store.records import Fence, Timestamp, timestamp
 from store.schema import migrate
 from store.settings import JournalSettings
+from store.statements import STATEMENTS
 from store.verify import verify
 from store.view import View
 
@@ -165,13 +167,16 @@ def _finish(part: Path, key_file: Path, target: Path, report: Report, *, now: da
             raise BackupDamaged(target, findings[0].subject, findings[0].problem, len(findings))
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_RESTORED_TABLE)
-        row = (made_at, key.hex())
         connection.execute(
             "INSERT INTO restored (one, digest_key, made_at, digest) VALUES (1, ?, ?, ?)",
-            (key, made_at, row_digest(*row)),
+            (key, made_at, row_digest(made_at, key.hex())),
         )
         detail = f"this is a backup of {made_at}, as of event {head.last_seq}"
         fence = Fence(reason=RESTORED, detail=detail, at=made_at)
+        if head.fence is not None and head.fence.reason == SUPERSEDED:
+            # another life has taken over: that is true of the backup, too
+            row = (SUPERSEDED, head.fence.detail, head.fence.at)
+            connection.execute(STATEMENTS["set_mark"], (*row, row_digest(*row)))
         write_head(connection, replace(head, file_id=uuid4().hex, fence=fence))
         connection.execute("COMMIT")
         if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() != (0, 0, 0):

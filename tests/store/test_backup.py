@@ -25,6 +25,7 @@ from store.errors import (
     OpenRefused,
 )
 from store.journal import Journal, open_journal
+from store.marks import SUPERSEDED
 from store.records import OperationFilter
 from store.settings import JournalSettings
 from store.verify import verify_file, verify_journal
@@ -227,3 +228,21 @@ async def test_a_garbled_key_is_found(settings: JournalSettings, journal_file: P
         async with open_journal(fresh, clock=Clock(), new_id=Ids()):
             pass
     assert not (fresh.state_dir / "CURRENT").exists()
+
+
+async def test_a_takeover_is_remembered_beside_the_backups_own_fence(
+    opened: Open, settings: JournalSettings, tmp_path: Path
+) -> None:
+    """Another life has taken over: restoring an old copy does not change that."""
+    async with opened() as journal:
+        await journal.transact(recording(driver_started()))
+        await journal.transact(lambda tx: tx.raise_fence(SUPERSEDED, "by another life"))
+    await to_thread.run_sync(make, settings.state_dir / "journal.db", tmp_path / "backup.db")
+    async with open_journal(
+        restored(settings, tmp_path / "backup.db"), clock=Clock(), new_id=Ids()
+    ) as journal:
+        fence = await journal.read(lambda view: view.fence)
+        assert fence is not None
+        assert fence.reason == RESTORED
+        assert await journal.read(lambda view: view.mark(SUPERSEDED)) == "by another life"
+        assert await verify_journal(journal, lambda _: None) == ()
