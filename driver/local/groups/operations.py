@@ -15,6 +15,7 @@ from starlette.routing import Route
 from driver.core.identity import compensation_id
 from driver.local import shapes
 from driver.local.answers import encoded, page_answer, text_answer
+from driver.local.counting import on_wire
 from driver.local.errors import Code, not_found
 from driver.local.queries import NoQuery, OperationsQuery, cursor_position, cursor_text, parse_query
 from driver.local.service import Service
@@ -93,14 +94,15 @@ def _story(service: Service, view: View, operation_id: OperationId) -> shapes.St
     if operation is None:
         return None
     seqs = view.operation_events(operation_id)
+    command = view.command(operation.command_id)
     return shapes.Story(
         operation=operation,
-        command=view.command(operation.command_id),
+        command=None if command is None else on_wire(view, command),
         data=view.command_data(operation.command_id),
         result=view.result(operation_id),
         deliveries=view.deliveries(operation.command_id),
-        attempts=view.attempts(operation_id),
-        evidence=view.evidence(operation_id),
+        attempts=[on_wire(view, item) for item in view.attempts(operation_id)],
+        evidence=[on_wire(view, item) for item in view.evidence(operation_id)],
         delegation=view.delegation(operation_id),
         compensation=_compensation(view, operation_id),
         allowed=service.sources.allowed(view, operation),
@@ -120,4 +122,4 @@ def _telling(view: View, seqs: Iterable[int]) -> Iterator[StoredEvent]:
     for seq in seqs:
         event = view.event(seq)
         if event is not None and (event.terminal or event.kind in shapes.TELLING):
-            yield event
+            yield on_wire(view, event)

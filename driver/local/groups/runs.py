@@ -16,6 +16,7 @@ from driver.core.commands import EraseData
 from driver.local import shapes
 from driver.local.answers import accepted_answer, encoded, json_answer, page_answer
 from driver.local.bodies import NoBody, parse_body
+from driver.local.counting import on_wire
 from driver.local.errors import Code, not_found
 from driver.local.peers import label_of, peer_of
 from driver.local.queries import NoQuery, PageQuery, cursor_position, cursor_text, parse_query
@@ -85,7 +86,8 @@ async def _show_command(service: Service, request: Request) -> Response:
     wanted = CommandId(request.path_params["command_id"])
 
     def read(view: View) -> tuple[CommandRecord | None, tuple[DeliveryRecord, ...]]:
-        return view.command(wanted), view.deliveries(wanted)
+        found = view.command(wanted)
+        return None if found is None else on_wire(view, found), view.deliveries(wanted)
 
     record, deliveries = await service.read(read)
     if record is None:

@@ -90,7 +90,8 @@ def _settled(
         for item in view.evidence(operation.operation_id)
         if item.source is Source.OPERATOR and item.seq < (receipt_seq or 0)
     ]
-    return view.operation(operation.operation_id) or operation, words[-1] if words else None
+    seq = view.wire_seq(words[-1]) if words else None
+    return view.operation(operation.operation_id) or operation, seq
 
 
 async def _annotate(service: Service, request: Request) -> Response:

@@ -99,6 +99,13 @@ async def test_a_rollback_must_be_accepted(tmp_path: Path) -> None:
         assert (shown["journal_id"], shown["last_seq"], shown["acked_seq"]) == (new, 3, 0)
         assert len(listed["items"]) == 1
         assert [json.loads(line)["seq"] for line in streamed] == [2, 3]
+        async with world.client() as client:
+            path = f"/v1/operations/{listed['items'][0]['operation_id']}"
+            story = (await client.get(path)).json()
+            command = (await client.get("/v1/commands/cmd-1")).json()
+        assert story["events"] == [2, 3]
+        assert (story["command"]["accepted_seq"], story["command"]["receipt_seq"]) == (2, 3)
+        assert (command["accepted_seq"], command["receipt_seq"]) == (2, 3)
 
 
 async def test_only_the_operators_socket_unfences(tmp_path: Path) -> None:

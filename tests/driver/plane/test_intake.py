@@ -20,7 +20,7 @@ from driver.plane.ledger import Ledger, open_ledger
 from store.chain import digest, extend
 from store.events import DriverUnfenced, OperationSucceeded
 from store.records import Chain
-from tests.driver.plane.world import NOTE, Driver, Journal, Plane
+from tests.driver.plane.world import NOTE, UNKNOWN, Driver, Journal, Plane
 
 pytestmark = pytest.mark.anyio
 
@@ -267,3 +267,22 @@ def test_the_plane_chains_as_the_journal_does(text: str, space: str) -> None:
     sealed = f'{body[:-1]},{space}"chain"{space}:{space}"{expected}"{space}}}'
     assert chain_after("ab" * 16, sealed) == expected
     assert chain_after("ab" * 16, body) is None
+
+
+async def test_a_receipt_stands_when_another_history_says_less(driver: Driver) -> None:
+    """A rolled-back journal tells of the command as unknown: the plane knows better, and keeps that."""
+    command_id = "cmd-1"
+    await driver.plane.send(command_id=command_id)
+    async with driver.session() as socket:
+        await socket.hear("command")
+        await socket.say(*driver.journal.run(command_id))
+        while (await socket.hear("ack"))["seq"] < 3:
+            pass
+    rolled_back = Driver(plane=driver.plane)
+    async with rolled_back.session() as socket:
+        await socket.say(rolled_back.journal.commit(DriverUnfenced(reason="rolled_back", actor="operator:0")))
+        await socket.say(*rolled_back.journal.run(command_id, UNKNOWN))
+        while (await socket.hear("ack"))["seq"] < 4:
+            pass
+    shown = await driver.plane.get(f"/v1/commands/{command_id}")
+    assert (shown["receipt_kind"], shown["effect"]) == ("operation.succeeded", "occurred"), shown
