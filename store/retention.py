@@ -360,7 +360,7 @@ def _forget_run(ledger: Ledger, run: int) -> None:
     if ledger.execute("is_run_in_use", {"run": run}).fetchone()[0]:
         return
     resumed = [each for (each,) in ledger.execute("resumed_by_rowid", (run,))]
-    for statement in ("delete_trace", "delete_run_links", "delete_run"):
+    for statement in ("delete_trace", "delete_triage", "delete_run_links", "delete_run"):
         ledger.execute(statement, (run,))
     for each in resumed:
         _forget_run(ledger, each)

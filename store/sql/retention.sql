@@ -119,11 +119,13 @@ SELECT
   OR EXISTS (SELECT 1 FROM operations WHERE run = :run)
   OR EXISTS (SELECT 1 FROM tombstones WHERE run = :run)
   OR EXISTS (SELECT 1 FROM run_links WHERE resumes = :run)
-  OR EXISTS (SELECT 1 FROM triages WHERE run = :run)
   OR EXISTS (SELECT 1 FROM events WHERE command IS NULL AND operation IS NULL AND run = :run);
 
 -- name: delete_trace
 DELETE FROM traces WHERE run = ?;
+
+-- name: delete_triage
+DELETE FROM triages WHERE run = ?;
 
 -- name: delete_run_links
 DELETE FROM run_links WHERE run = ?;

@@ -24,6 +24,8 @@ from store.records import (
     OperationId,
     RunId,
     StoredEvent,
+    TriageRecord,
+    timestamp,
 )
 from store.retention import LOOKED_AT, Retention, RetentionSettings, Step
 from store.rollback import begin_history
@@ -341,6 +343,19 @@ async def test_a_run_stays_known_while_its_tombstones_do(opened: Open, clock: Cl
         assert await journal.read(lambda view: view.run(RunId("run-2"))) is None
         assert await journal.read(lambda view: view.run(RunId("run-1"))) is None
         assert await journal.read(lambda view: view.tombstone(command_id(1))) is None
+        assert await is_sound(journal)
+
+
+async def test_a_triage_that_somebody_forestalled_keeps_no_run(opened: Open, clock: Clock) -> None:
+    """A model was asked in vain, and then a person said what happened: nothing is left of either."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), unknown(1)))
+        asked = TriageRecord(run_id=RunId("run-1"), attempts=1, not_before=timestamp(clock.now))
+        await journal.transact(lambda tx: tx.set_triage(asked))
+        await journal.transact(recording(reconciled(1, Effect.NONE)))
+        await aged(journal, clock)
+        await aged(journal, clock, days=366)
+        assert await journal.read(lambda view: view.run(RunId("run-1"))) is None
         assert await is_sound(journal)
 
 
