@@ -132,6 +132,8 @@ class Supervisor:
 
     def _hear(self, events: Sequence[StoredEvent]) -> None:
         for event in events:
+            if event.requeue_of is not None:
+                continue
             if event.kind in _WAKING:
                 self._wake.set()
             elif event.kind == CommandAccepted.KIND and event.run_id and _TRIAGE in (event.body or b""):

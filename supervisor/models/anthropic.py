@@ -5,6 +5,7 @@ Part of `supervisor.models`; imports `supervisor.prompt` and its siblings.
 
 from typing import Any, Final, cast
 
+from supervisor.models.blocks import joined
 from supervisor.models.model import ModelFailed
 from supervisor.models.post import Endpoint, post, read_key
 from supervisor.prompt import Question
@@ -45,15 +46,4 @@ class AnthropicChat:
         blocks = answer.get("content")
         if not isinstance(blocks, list):
             raise ModelFailed(self.name, "answered what is no message")
-        return "".join(_texts(cast("list[object]", blocks)))
-
-
-def _texts(blocks: list[object]) -> list[str]:
-    found: list[str] = []
-    for block in blocks:
-        if isinstance(block, dict):
-            members = cast("dict[str, object]", block)
-            text = members.get("text")
-            if members.get("type") == "text" and isinstance(text, str):
-                found.append(text)
-    return found
+        return joined(cast("list[object]", blocks))

@@ -3,9 +3,10 @@
 Part of `supervisor.models`; imports `supervisor.prompt` and its siblings.
 """
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from store.records import JsonObject
+from supervisor.models.blocks import joined
 from supervisor.models.model import ModelFailed
 from supervisor.models.post import Endpoint, post, read_key
 from supervisor.prompt import Question
@@ -43,5 +44,7 @@ class OpenAiChat:
             content = answer["choices"][0]["message"]["content"]
         except (KeyError, IndexError, TypeError):
             raise ModelFailed(self.name, "answered what is no chat completion") from None
+        if isinstance(content, list):
+            return joined(cast("list[object]", content))
         # a refusal, or an answer that is all tool calls, has no content
         return content if isinstance(content, str) else ""

@@ -146,6 +146,18 @@ async def test_a_model_is_shown_the_wall_and_nothing_else(tmp_path: Path, api: A
         assert user == {"role": "user", "content": given.wall.text}
 
 
+async def test_an_answer_in_blocks_is_its_texts(tmp_path: Path) -> None:
+    """Some compatible servers answer in blocks, what the model thought among them."""
+    blocks = [
+        {"type": "thinking", "thinking": "{}"},
+        *({"type": "text", "text": part} for part in verdicts()),
+    ]
+    body = http(body=json.dumps({"choices": [{"message": {"content": blocks}}]}).encode())
+    async with asked(tmp_path) as given, site(says(body)) as made:
+        judged = await ChatModel(chat("openai", made, None)).judge(given.wall)
+        assert effects(given.wall, judged) == [Effect.OCCURRED, Effect.OCCURRED]
+
+
 @pytest.mark.parametrize("api", APIS)
 async def test_a_malformed_answer_is_asked_for_once_more(tmp_path: Path, api: Api) -> None:
     """The corrective question shows the model what it said, and says what was wrong."""
