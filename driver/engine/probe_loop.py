@@ -195,13 +195,14 @@ class ProbeLoop:
 
     def _enter(self, found: Iterable[_Found]) -> None:
         for item in found:
-            agenda = self._agendas[item.provider]
             if item.due is None:
-                agenda.remove(item.operation_id)
+                # not of each provider that anybody ever named: only of those with probes
+                if item.provider in self._agendas:
+                    self._agendas[item.provider].remove(item.operation_id)
             elif item.operation_id in self._looking[item.provider]:
                 continue  # its end will be news
             elif self._watched < WATCHED_MAX:
-                agenda.put(item.operation_id, item.due)
+                self._agendas[item.provider].put(item.operation_id, item.due)
             else:
                 self._left_out = True
 

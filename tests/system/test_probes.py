@@ -8,7 +8,7 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from tests.peers import from_pypi
+from tests.peers import from_npm, from_pypi
 from tests.system.audit import key_of, must_hold
 from tests.system.history import Json
 from tests.system.plane import ScriptedPlane, call, scripted_plane
@@ -125,6 +125,37 @@ async def test_a_lost_commit_is_found_in_the_log(
         await must_hold(made)
         log = await anyio.to_thread.run_sync(git, repository, "log", "--format=%s")
         assert log.splitlines().count("the lost one") == (effect == "occurred")
+
+
+@pytest.mark.parametrize(
+    ("kill_at", "verdict"), [("dispatch.answered", "occurred"), ("dispatch.before_call", "absent")]
+)
+async def test_a_lost_memory_is_found_in_the_graph(
+    zygote: Zygote, tmp_path: Path, kill_at: str, verdict: str
+) -> None:
+    """A server of another language, asked for what a call's own arguments name."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        tool = "providers__memory__tools__create_entities__probe"
+        made.configure(
+            providers__memory={"kind": "mcp", "argv": [from_npm("mcp-server-memory")]},
+            providers__memory__env={"MEMORY_FILE_PATH": f"{tmp_path}/memory"},
+            providers__memory__tools__open_nodes={"effect": "read"},
+            **{
+                tool: {
+                    **PROBE,
+                    "tool": "open_nodes",
+                    "matches": "length(result.structuredContent.entities)",
+                },
+                f"{tool}__arguments": {"names": "=arguments.entities[].name"},
+            },
+        )
+        entity = {"name": "effectd", "entityType": "daemon", "observations": ["it counts"]}
+        await plane.give(call("cmd-1", "memory/create_entities", entities=[entity]))
+        assert await made.start(kill_at=kill_at).exit_code() == KILLED
+        life = made.start()
+        await plane.until(lambda: said(plane, "operation.reconciled"))
+        assert await verdicts(plane) == [verdict]
+        assert await life.stop() == 0
 
 
 async def test_a_program_finds_what_another_has_done(zygote: Zygote) -> None:
