@@ -148,4 +148,4 @@ def _lands_until(
 def _elsewhere_until(record: OperationRecord, contract: Contract) -> datetime:
     """Another life may have begun it until it was superseded: it has a whole budget, and the late window."""
     assert record.ended_at is not None, "it was given up here"
-    return moment(record.ended_at) + timedelta(seconds=contract.execution_s + contract.late_result_s)
+    return moment(record.ended_at) + timedelta(seconds=contract.budget_s + contract.late_result_s)

@@ -6,7 +6,7 @@ import pytest
 from anyio import to_thread
 
 from store.files import FIRST
-from tests.system.audit import key_of
+from tests.system.audit import key_of, must_hold
 from tests.system.history import History, Json
 from tests.system.plane import ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
@@ -277,6 +277,27 @@ async def test_a_backup_that_is_too_old_needs_an_accepted_rollback(zygote: Zygot
         await unfence(made, "--accept-rollback")
         assert (await new_history(plane, old)).journal_id != old
         assert await life.stop() == 0
+
+
+async def test_a_lost_journal_executes_nothing_again(zygote: Zygote) -> None:
+    """A fresh journal is no fence: what was given to the lost one is unknown, and all else runs."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        gate = made.root / "gate"
+        life = made.start()
+        await plane.give(call("cmd-1", "counter/slow", until=str(gate)))
+        await made.effects_reach(1)
+        await life.kill()
+        await to_thread.run_sync(shutil.rmtree, made.state)
+        gate.touch()
+        life = made.start()
+        receipt = await plane.receipt_of("cmd-1")
+        assert (receipt["kind"], receipt["data"]["reason"]) == ("operation.unknown", "journal_lost")
+        await plane.give(call("cmd-2", n=2))
+        assert (await plane.receipt_of("cmd-2"))["kind"] == "operation.succeeded"
+        status = await made.status()
+        assert (status["state"], status["fence"], status["unsettled"]) == ("ready", None, 1)
+        assert await life.stop() == 0
+        await must_hold(made)
 
 
 @pytest.mark.parametrize("boundary", ["journal.before_commit", "journal.after_commit"])
