@@ -187,11 +187,11 @@ async def test_an_effect_that_is_gone_is_no_failure_while_another_is_there(tmp_p
     assert lines[0] in probe["detail"]
 
 
-async def test_a_daemon_that_runs_is_asked(tmp_path: Path) -> None:
-    """Its journal is its own: the operations come over the socket, and the daemon goes on."""
-    file = config(tmp_path, HONEST)
-    async with succeeded(tmp_path, "cmd-1") as rig, anyio.create_task_group() as tasks:
-        world = World(journal=rig.journal, runtime_dir=tmp_path / "run", desk=rig.local)
+@asynccontextmanager
+async def served(folder: Path, rig: Rig) -> AsyncGenerator[World]:
+    """The local API of a daemon that runs."""
+    async with anyio.create_task_group() as tasks:
+        world = World(journal=rig.journal, runtime_dir=folder / "run", desk=rig.local)
         world.runtime_dir.chmod(0o750)
         settings = LocalSettings(runtime_dir=world.runtime_dir)
 
@@ -199,9 +199,26 @@ async def test_a_daemon_that_runs_is_asked(tmp_path: Path) -> None:
             await serve_local(world, settings, task_status=task_status)
 
         await tasks.start(serve)
+        yield world
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_daemon_that_runs_is_asked(tmp_path: Path) -> None:
+    """Its journal is its own: the operations come over the socket, and the daemon goes on."""
+    file = config(tmp_path, HONEST)
+    async with succeeded(tmp_path, "cmd-1") as rig, served(tmp_path, rig):
         code, probe = await outcome(file)
         assert (code, probe["status"]) == (0, "passed")
-        tasks.cancel_scope.cancel()
+
+
+async def test_what_a_daemon_withholds_is_not_asked_for(tmp_path: Path) -> None:
+    """A probe by an argument that is redacted would look for the mark in its place: it stays untested."""
+    file = config(tmp_path, "echo 1", arguments='{ key = "=arguments.n" }')
+    secret = Contract(declared=True, redact=Redaction(("arguments.n",)))
+    async with succeeded(tmp_path, "cmd-1", contract=secret) as rig, served(tmp_path, rig):
+        code, probe = await outcome(file)
+        assert (code, probe["status"]) == (0, "untested")
+        assert "withholds" in probe["detail"]
 
 
 async def test_a_journal_that_nobody_serves_is_left_alone(tmp_path: Path) -> None:
