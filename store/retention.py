@@ -37,9 +37,10 @@ from store.records import COMPENSATION_PREFIX, TOOL_CALL, OperationId, Timestamp
 from store.tables import OperationRow, Row, find_operation
 from store.transaction import Transaction
 
-STEP_S: Final = 0.004
-"""A step begins nothing new after this. With its share of the commit it stays far below the 20 ms for which
-a commit may be held up."""
+STEP_S: Final = 0.002
+"""A step begins nothing new after this: some six commands. What it writes takes its commit, and the next
+checkpoint, about twice as long again; together that stays below the 20 ms for which a commit may be held
+up."""
 LOOKED_AT: Final = 64
 """Rows that a step looks at before it looks at the clock again."""
 VACUUM_PAGES: Final = 16

@@ -474,7 +474,7 @@ async def test_commits_are_held_up_for_milliseconds(opened: Open, clock: Clock) 
             finished = done.finished
     assert len(busy) > 50
     assert quantiles(busy, n=20)[-1] < 0.02  # of some hundred, the garbage collector may take a few
-    # a step may take 4 ms beside its fsync; ten times that is left to a machine that is busy
+    # a step may take 2 ms beside its fsync; twenty times that is left to a machine that is busy
     assert median(steps) < median(alone) * 4 + 0.04
 
 
