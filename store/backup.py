@@ -202,7 +202,8 @@ def main(arguments: list[str]) -> int:
     """Copy `arguments[0]` to `arguments[1]`; say how far it is, and what came of it, in lines of JSON."""
     source, target = Path(arguments[0]), Path(arguments[1])
     os.umask(0o077)
-    os.nice(NICENESS)
+    with suppress(OSError):
+        os.nice(NICENESS)
     signal.signal(signal.SIGTERM, _given_up)
 
     def report(reached: Progress) -> None:

@@ -246,3 +246,19 @@ async def test_a_takeover_is_remembered_beside_the_backups_own_fence(
         assert fence.reason == RESTORED
         assert await journal.read(lambda view: view.mark(SUPERSEDED)) == "by another life"
         assert await verify_journal(journal, lambda _: None) == ()
+
+
+async def test_a_copy_whose_daemon_is_gone_gives_up(journal_file: Path, tmp_path: Path) -> None:
+    """Nobody holds the checkpoints back any more: what it copies may change under its hands."""
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    program = [sys.executable, "-m", "store.backup", str(journal_file), str(folder / "backup.db")]
+
+    def run() -> int:
+        with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            child.stdout.close()
+            return child.wait()
+
+    assert await to_thread.run_sync(run) != 0
+    assert names(folder) == set()
