@@ -88,13 +88,17 @@ def main(config: Config) -> int:
     `driver.local.errors.SocketError` where the local sockets cannot be made.
     """
     _harden()
-    log_setup.configure(config.log.level, config.log.format)
+    with log_setup.unhindered(config.log.level, config.log.format) as outlet:
+        return _main(config, outlet)
+
+
+def _main(config: Config, lines: log_setup.Lines) -> int:
     drill = faults.drill(os.environ)
     if drill.words:
         log.warning("fault_injection", faults=drill.words)
     code = EXIT_STOPPED
     try:
-        _run(config, drill)
+        _run(config, drill, lines)
     except NoRoomForGeneration as error:
         log.critical("no_room_for_copy", error=str(error))
         code = EXIT_NO_ROOM_FOR_COPY
@@ -111,23 +115,25 @@ def _harden() -> None:
     kernel.hide()
 
 
-def _run(config: Config, drill: Drill) -> None:
+def _run(config: Config, drill: Drill, lines: log_setup.Lines) -> None:
     """Run the event loop; where one thing went wrong, that is raised, and not the groups around it."""
     try:
-        anyio.run(_serve, config, drill)
+        anyio.run(_serve, config, drill, lines)
     except BaseExceptionGroup as group:
         raise innermost(group) from group
 
 
-async def _serve(config: Config, drill: Drill) -> None:
+async def _serve(config: Config, drill: Drill, lines: log_setup.Lines) -> None:
     boundary = faults.boundary(drill.kill)
     boot_id = BootId(uuid4().hex)
+    # on every line of this life: lines of many daemons end up in one place
+    structlog.contextvars.bind_contextvars(driver_id=config.driver.id, boot_id=boot_id)
     # before anything is opened: a signal in the middle of the start is heeded once the start is whole
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with open_journal(
             assembly.journal_settings(config), clock=_now, new_id=lambda: uuid4().hex, boundary=boundary
         ) as journal:
-            await Daemon(config, journal, boot_id, boundary, drill).run(signals)
+            await Daemon(config, journal, boot_id, boundary, drill, lines).run(signals)
 
 
 def _now() -> datetime:
@@ -144,8 +150,10 @@ class Daemon:
         boot_id: BootId,
         boundary: Boundary,
         drill: Drill,
+        lines: log_setup.Lines,
     ) -> None:
         self._config = config
+        self._lines = lines
         self._boundary = boundary
         self._drill = drill
         self._identity = Identity(
@@ -225,8 +233,6 @@ class Daemon:
         tasks.start_soon(prune, self.journal, assembly.retention(self._config))
         log.info(
             "ready",
-            driver_id=self._identity.driver_id,
-            boot_id=self._identity.boot_id,
             waiting=len(recovered.waiting),
             running=len(recovered.running),
             unknown=recovered.unknown,
@@ -346,6 +352,7 @@ class Daemon:
             running=self._engine.dispatcher.slots.in_use,
             waiting=self._engine.dispatcher.depth,
             refused=self._engine.intake.refused,
+            lines_dropped=self._lines.dropped,
         )
 
     def _link_facts(self) -> LinkFacts:

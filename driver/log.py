@@ -1,26 +1,56 @@
 """The daemon's log: structlog events on standard error, JSON unless a person is looking.
 
-Part of `driver`; imports only structlog and the standard library. Nothing that is logged may hurt the work:
-a line that cannot be written (a full disk, a closed pipe) is dropped and counted, never raised. Values from
-outside are escaped, so that no tool's output can move a terminal's cursor or forge a line; tracebacks show
-code, never locals.
+Part of `driver`; imports its `outlet`, structlog and the standard library. Nothing that is logged may hurt
+the work: what cannot be rendered is named by its event alone, what cannot be written is dropped and counted,
+and whoever logs waits for neither. Values from outside are escaped, so that no tool's output can move a
+terminal's cursor or forge a line; tracebacks show code, never locals.
+
+The ids that lines share are bound by context (`structlog.contextvars`): the daemon binds its own, and whoever
+carries out an operation binds that.
 """
 
+import json
 import logging
 import sys
 import traceback
-from collections.abc import MutableMapping
+from collections.abc import Callable, Generator, MutableMapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TextIO
+from typing import Any, Final, Literal, Protocol, TextIO
 
 import structlog
+
+from driver.outlet import Outlet
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 LogFormat = Literal["auto", "json", "console"]
 
+TEXT_CHARS_MAX: Final = 2_000
+"""A longer text is cut."""
+LINE_CHARS_MAX: Final = 16_000
+"""A longer line, of very many or of nested values, shows its event alone."""
+DROPPED: Final = "log_lines_dropped"
+
+_Event = MutableMapping[str, Any]
+_Render = Callable[[_Event], str]
+
+
+class Lines(Protocol):
+    """Where lines go: `Output`, or an `Outlet`."""
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were not written since the start."""
+        ...
+
+    def write_line(self, line: str) -> None:
+        """Take one line. Never raises."""
+        ...
+
 
 class Output:
-    """A stream that takes whole lines and never raises."""
+    """A stream that takes whole lines and never raises. It waits for whoever reads them."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -43,31 +73,84 @@ class _LibraryHandler(logging.Handler):
     """Passes on that a library complained, without its arguments: they may hold a tool's."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Log the library's message template."""
-        structlog.get_logger("library").log(
-            record.levelno, "library_message", logger=record.name, text=str(record.msg)
-        )
+        """Log the library's message template. Never raises."""
+        try:
+            text = str(record.msg)
+        except Exception as error:  # noqa: BLE001 - a library may log anything
+            text = type(error).__name__
+        structlog.get_logger("library").log(record.levelno, "library_message", logger=record.name, text=text)
 
 
 def configure(level: str, log_format: LogFormat, stream: TextIO | None = None) -> Output:
-    """Set up logging for this process, and return where the lines go. `level` is one of `LEVELS`."""
+    """Set up logging for this process, and return where the lines go. `level` is one of `LEVELS`.
+
+    Each line is written when it is logged: for what has no effect path. The daemon logs by `unhindered`.
+    """
     output = Output(stream or sys.stderr)
-    console = log_format == "console" or (log_format == "auto" and (stream or sys.stderr).isatty())
-    render: Any = _console if console else structlog.processors.JSONRenderer(ensure_ascii=True, default=str)
+    _configure(level, _renderer(log_format, stream or sys.stderr), output)
+    return output
+
+
+@contextmanager
+def unhindered(level: str, log_format: LogFormat, stream: TextIO | None = None) -> Generator[Outlet]:
+    """Set up logging that never waits for whoever reads it; at the end what waits is written, within a bound.
+
+    `level` is one of `LEVELS`. `stream` has a descriptor; standard error, if it is not given.
+    """
+    written = stream or sys.stderr
+    render = _renderer(log_format, written)
+    outlet = Outlet(written.fileno(), lambda count: render(_dropped(count)))
+    _configure(level, render, outlet)
+    try:
+        yield outlet
+    finally:
+        outlet.close()
+
+
+def _configure(level: str, render: _Render, lines: Lines) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _trace,
-            render,
+            lambda _logger, _name, event: render(event),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_args: output,
+        logger_factory=lambda *_args: lines,
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_LibraryHandler()], level=logging.WARNING, force=True)
-    return output
+
+
+def _renderer(log_format: LogFormat, stream: TextIO) -> _Render:
+    console = log_format == "console" or (log_format == "auto" and stream.isatty())
+    form = _console if console else _json
+
+    def render(event: _Event) -> str:
+        shown = {key: _cut(value) for key, value in event.items()}
+        try:
+            line = form(shown)
+            if len(line) <= LINE_CHARS_MAX:
+                return line
+            why = "too long"
+        except Exception as error:  # noqa: BLE001 - whatever a value does when it is shown
+            why = type(error).__name__
+        known = {key: str(event.get(key, ""))[:100] for key in ("event", "level", "timestamp")}
+        return form({**known, "not_shown": why})
+
+    return render
+
+
+def _dropped(count: int) -> _Event:
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return {"event": DROPPED, "level": "warning", "timestamp": now, "lines": count}
+
+
+def _cut(value: object) -> object:
+    if isinstance(value, str) and len(value) > TEXT_CHARS_MAX:
+        return value[:TEXT_CHARS_MAX] + "\N{HORIZONTAL ELLIPSIS}"
+    return value
 
 
 def _trace(_logger: object, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -81,10 +164,17 @@ def _trace(_logger: object, _name: str, event: MutableMapping[str, Any]) -> Muta
     return event
 
 
-def _console(_logger: object, _name: str, event: MutableMapping[str, Any]) -> str:
+def _json(event: _Event) -> str:
+    """Render one event as one line for a machine: pure ASCII, without a control character."""
+    # of all control characters only DEL is none to JSON
+    return json.dumps(event, ensure_ascii=True, allow_nan=False, default=str).replace("\x7f", "\\u007f")
+
+
+def _console(event: _Event) -> str:
     """Render one event as one line for a person."""
-    head = f"{event.pop('timestamp', '')} {event.pop('level', ''):8} {event.pop('event', '')}"
-    return " ".join([head, *(f"{key}={_printable(value)}" for key, value in event.items())])
+    time, level, name = (_printable(event.pop(key, "")) for key in ("timestamp", "level", "event"))
+    head = f"{time} {level:8} {name}"
+    return " ".join([head, *(f"{_printable(key)}={_printable(value)}" for key, value in event.items())])
 
 
 def _printable(value: object) -> str:

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import structlog
+
 from driver.core.contracts import Contract
 from driver.core.redaction import Redaction
 from driver.core.reports import Redactor
@@ -94,6 +96,13 @@ class Assignment:
         """Return when an attempt that starts at `now` must be over: its budget, capped by the expiry."""
         own = now + timedelta(seconds=self.contract.budget_s)
         return own if self.expires_at is None else min(own, self.expires_at)
+
+
+def identify(assignment: Assignment) -> None:
+    """Bind whose attempt this task carries out to every line that it logs."""
+    structlog.contextvars.bind_contextvars(
+        operation_id=assignment.operation_id, run_id=assignment.run_id, attempt=assignment.attempt
+    )
 
 
 def may_begin(view: View, record: OperationRecord, revived_by: CommandId | None = None) -> bool:

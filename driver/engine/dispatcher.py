@@ -39,7 +39,7 @@ from driver.core.probes import is_look
 from driver.core.reports import judge
 from driver.core.revival import ERASED
 from driver.engine.approvals import expiry
-from driver.engine.assignments import Assignment, UnderWay, intent, load, may_begin
+from driver.engine.assignments import Assignment, UnderWay, identify, intent, load, may_begin
 from driver.engine.endings import end_at_rest, lost, record_late
 from driver.engine.intents import Intents, unheld
 from driver.engine.loss import Loss
@@ -238,6 +238,7 @@ class Dispatcher:
             self._release(place.operation_id)
             return
         running = self._enter(assignment)
+        identify(assignment)
         refusal = await self._prepare(running)
         step = await self._journal.transact(lambda tx: self._steps.begin(tx, running, refusal))
         if isinstance(step, Started):
@@ -247,6 +248,7 @@ class Dispatcher:
 
     async def _finish_started(self, running: Running) -> None:
         """Steps 4 to 6."""
+        identify(running.assignment)
         self._boundary("dispatch.intent_committed")
         self._terms.warn(running.assignment.tool, running.assignment.contract)
         not_held = await self._hold(running)
@@ -264,6 +266,7 @@ class Dispatcher:
     async def _finish_readopted(self, running: Running, started_at: datetime) -> None:
         """Steps 5 and 6 of an attempt that another process life began."""
         assignment = running.assignment
+        identify(assignment)
         provider = self._terms.readopting(assignment.tool)
         assert provider is not None, "recovery left it open because there is one"
         report = await hear(provider, running)
@@ -368,17 +371,9 @@ class Dispatcher:
 
     async def _commit_outcome(self, running: Running, newest: Attempted) -> Over | Later:
         """Step 6: returns once the receipt, or the end of the attempt, is fsynced."""
-        assignment = running.assignment
         step = await self._journal.transact(lambda tx: self._steps.end(tx, running, newest))
-        log.info(
-            "operation_ended" if isinstance(step, Over) else "attempt_ended",
-            operation_id=assignment.operation_id,
-            run_id=assignment.run_id,
-            tool=assignment.tool,
-            attempt=assignment.attempt,
-            kind=newest.outcome.KIND,
-            **({"no_retry": step.why} if isinstance(step, Over) and step.why else {}),
-        )
+        if isinstance(step, Over) and step.why:
+            log.info("no_retry", why=step.why)
         return step
 
     async def _give_up(self, place: Waiting) -> None:
@@ -400,9 +395,7 @@ class Dispatcher:
                 return False
             return record_late(tx, operation_id, attempt, report, self._terms.lookup(found.tool))
 
-        over = await self._journal.transact(record)
-        log.info("late_result", operation_id=operation_id, attempt=attempt)
-        if over:
+        if await self._journal.transact(record):
             self.forget(operation_id)
 
     # ------------------------------------------------------------ what the steps share

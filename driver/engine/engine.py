@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 
 from driver.core.commands import CompensateData, ProbeData, RetryData, RunCompensateData
 from driver.engine.alarms import raise_alarms
+from driver.engine.chronicle import tell
 from driver.engine.commands import Commands, Family
 from driver.engine.compensating import CompensateCommand, Compensator, RunCompensateCommand
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
@@ -85,7 +86,8 @@ class Engine:
 
         The providers must run.
         """
-        unsubscribe = self._around.journal.subscribe(raise_alarms)
+        journal = self._around.journal
+        unsubscribe = [journal.subscribe(listener) for listener in (tell, raise_alarms)]
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.dispatcher.run)
@@ -95,7 +97,8 @@ class Engine:
                 await tasks.start(self.probes.run)
                 task_status.started()
         finally:
-            unsubscribe()
+            for end in unsubscribe:
+                end()
 
     def pump(self) -> None:
         """Begin what may begin. To be called when the posture changes."""

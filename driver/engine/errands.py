@@ -127,7 +127,6 @@ class Errands:
         draft = Draft(data=receipt, run_id=errand.run_id, command_id=errand.command_id, origin=errand.origin)
         await self._journal.transact(partial(_record, draft=draft))
         self._under_way -= 1
-        log.info("command_ended", command_id=errand.command_id, kind=errand.data.KIND, receipt=receipt.KIND)
 
     async def _left_open(self) -> list[Errand]:
         found: list[Errand] = []

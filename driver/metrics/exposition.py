@@ -46,6 +46,8 @@ class Moment:
     waiting: int
     refused: Mapping[str, int]
     """Commands that were refused without being remembered, by code."""
+    lines_dropped: int
+    """Of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,7 @@ class _Scrape(Collector):
         fence = {} if self.known.fence is None else {self.known.fence.reason: 1}
         yield _by("effectd_fence", "1 for the fence that stands.", "reason", fence)
         yield _counted("effectd_fences", "Fences.", "reason", self.tallies.fences)
+        yield _count("effectd_log_lines_dropped", "Log lines that could not be written.", now.lines_dropped)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -5,11 +5,12 @@ import io
 import json
 import logging
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import structlog
 
-from driver.log import configure
+from driver.log import LINE_CHARS_MAX, TEXT_CHARS_MAX, configure
 
 
 def test_a_line_is_one_json_object() -> None:
@@ -73,3 +74,84 @@ def test_the_level_is_a_floor() -> None:
     configure("warning", "json", stream)
     structlog.get_logger().info("happened")
     assert stream.getvalue() == ""
+
+
+class Hostile:
+    """A value that does not want to be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def _circle() -> dict[str, object]:
+    circle: dict[str, object] = {}
+    circle["self"] = circle
+    return circle
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(Hostile(), id="hostile"),
+        pytest.param({("a", 1): 2}, id="keys"),
+        pytest.param(_circle(), id="circle"),
+        pytest.param(float("nan"), id="nan"),
+        pytest.param("\ud800", id="surrogate"),
+        pytest.param({str(n): "x" * 100 for n in range(1_000)}, id="large"),
+        pytest.param(b"\xff\x1b", id="bytes"),
+    ],
+)
+def test_no_value_raises_and_each_line_is_whole(form: Literal["json", "console"], value: object) -> None:
+    """Whatever stands in it, one line comes out, bounded, that says what happened."""
+    stream = io.StringIO()
+    configure("info", form, stream)
+    structlog.get_logger().info("happened", value=value)
+    (line,) = stream.getvalue().splitlines()
+    assert line.isprintable()
+    assert len(line) <= LINE_CHARS_MAX
+    assert json.loads(line)["event"] == "happened" if form == "json" else " happened " in line
+
+
+CONTROLS = "".join(map(chr, [*range(32), *range(0x7F, 0xA0), 0x2028, 0x202E, 0x200F, 0xFEFF]))
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize("where", ["value", "event", "nested", "bound"])
+def test_nothing_that_moves_a_terminal_comes_through(form: Literal["json", "console"], where: str) -> None:
+    """All control characters, line separators and marks of direction, wherever they stand."""
+    stream = io.StringIO()
+    configure("info", form, stream)
+    log = structlog.get_logger()
+    match where:
+        case "value":
+            log.info("happened", value=CONTROLS)
+        case "event":
+            log.info(CONTROLS)
+        case "nested":
+            log.info("happened", value={CONTROLS: [CONTROLS]})
+        case _:
+            with structlog.contextvars.bound_contextvars(tool=CONTROLS):
+                log.info("happened")
+    text = stream.getvalue()
+    assert text.endswith("\n")
+    assert text[:-1].isascii()
+    assert text[:-1].isprintable()
+
+
+def test_a_long_text_is_cut() -> None:
+    """One answer of a tool does not fill the disk."""
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    structlog.get_logger().info("happened", value="x" * 1_000_000)
+    assert len(json.loads(stream.getvalue())["value"]) == TEXT_CHARS_MAX + 1
+
+
+def test_a_library_that_logs_what_cannot_be_shown_raises_nothing() -> None:
+    """Its line says so much."""
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    logging.getLogger("a.library").warning(Hostile())
+    assert json.loads(stream.getvalue())["text"] == "RuntimeError"

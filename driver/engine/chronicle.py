@@ -1,0 +1,94 @@
+"""Tells the log what becomes of commands and operations: one line for each change of state, once durable.
+
+Part of `driver.engine`; imports `store`. A listener of the journal, so that no path to a state can forget its
+line. A line has ids, names and codes, and never what a call was about, nor what it came to.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from store.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    AttemptEnded,
+    CommandAccepted,
+    CommandCompleted,
+    CommandFailed,
+    CommandRefused,
+    LateResult,
+    OperationCompensated,
+    OperationFailed,
+    OperationNotExecuted,
+    OperationReconciled,
+    OperationStarted,
+    OperationSucceeded,
+    OperationUnknown,
+)
+from store.records import JsonObject, StoredEvent
+
+log = structlog.get_logger(__name__)
+
+BODY_BYTES_MAX: Final = 16_384
+"""A larger event, which holds an answer, is told without its details: this runs in the event loop."""
+
+Told = Mapping[str, tuple[str, tuple[str, ...]]]
+
+TOLD: Final[Told] = {
+    CommandRefused.KIND: ("command_refused", ("code",)),
+    CommandCompleted.KIND: ("command_ended", ()),
+    CommandFailed.KIND: ("command_ended", ("code",)),
+    ApprovalRequested.KIND: ("approval_requested", ("approval_id", "tool", "expires_at")),
+    ApprovalDecided.KIND: ("approval_decided", ("approval_id", "decision", "approver")),
+    OperationStarted.KIND: ("operation_started", ("tool", "attempt", "deadline_at")),
+    AttemptEnded.KIND: ("attempt_ended", ("attempt", "outcome", "reason", "phase")),
+    OperationSucceeded.KIND: ("operation_ended", ("effect", "attempts", "duration_ms")),
+    OperationFailed.KIND: ("operation_ended", ("effect", "attempts", "duration_ms", "error_means")),
+    OperationNotExecuted.KIND: ("operation_ended", ("effect", "reason")),
+    OperationUnknown.KIND: ("operation_ended", ("effect", "reason", "phase", "attempts")),
+    LateResult.KIND: ("late_result", ("attempt", "effect")),
+    OperationReconciled.KIND: ("operation_reconciled", ("effect", "basis", "actor")),
+    OperationCompensated.KIND: ("operation_compensated", ("compensation_operation_id", "effect")),
+}
+"""By kind: the line, and which members of the event's data stand in it. An acceptance is told apart below.
+
+What is not here changes no state, or is told with more where it comes from: probes, triages, fences.
+"""
+
+
+def tell(events: Sequence[StoredEvent]) -> None:
+    """Log newly committed changes of state. A listener of the journal."""
+    for event in events:
+        if event.requeue_of is not None:
+            continue
+        if event.kind == CommandAccepted.KIND:
+            _line(event, *_accepted(event))
+        elif (told := TOLD.get(event.kind)) is not None:
+            name, members = told
+            _line(event, name, _members(event, members))
+
+
+def _accepted(event: StoredEvent) -> tuple[str, JsonObject]:
+    if event.operation_id is None:
+        return "command_accepted", _members(event, ("kind",))
+    return "operation_accepted", _members(event, ("tool", "write"))
+
+
+def _line(event: StoredEvent, name: str, members: JsonObject) -> None:
+    ids = {
+        "seq": event.seq,
+        "kind": event.kind,
+        "run_id": event.run_id,
+        "command_id": event.command_id,
+        "operation_id": event.operation_id,
+    }
+    log.info(name, **{**{key: value for key, value in ids.items() if value is not None}, **members})
+
+
+def _members(event: StoredEvent, members: tuple[str, ...]) -> JsonObject:
+    if event.body is None or len(event.body) > BODY_BYTES_MAX or not members:
+        return {}
+    data: JsonObject = json.loads(event.body)["data"]
+    return {key: data[key] for key in members if data.get(key) is not None}

@@ -1,0 +1,96 @@
+"""The log has one line for each change of state, with the ids that it is about and nothing of the call."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from driver.core.attempts import Answered
+from driver.engine.chronicle import TOLD
+from store.events import BY_KIND, CommandAccepted
+from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
+
+pytestmark = pytest.mark.anyio
+
+ELSEWHERE: Final = {
+    "operation.probed",
+    "operation.annotated",
+    "operation.diverged",
+    "supervisor.verdict",
+    "driver.started",
+    "driver.recovered",
+    "driver.fenced",
+    "driver.unfenced",
+    "driver.stopping",
+}
+"""Kinds that change no state of a command or operation, or are told where they come from."""
+
+
+def states(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines about changes of state: those with the number of an event."""
+    return [line["event"] for line in lines if "seq" in line]
+
+
+async def done(rig: Rig, name: str) -> None:
+    """One call, to its end, and to the lines about that."""
+    await rig.intake.deliver([call(name, arguments={"n": name, "secret": "hunter2"})])
+    await rig.settled(name)
+
+
+def test_every_kind_of_event_is_told_or_listed_here() -> None:
+    """A new kind is thought about."""
+    assert {*TOLD, CommandAccepted.KIND, *ELSEWHERE} == set(BY_KIND)
+
+
+async def test_a_call_is_three_lines_with_its_ids(tmp_path: Path) -> None:
+    """Accepted, started, ended; at info; each once, in order, and nothing of its arguments or result."""
+    provider = ScriptedProvider(answers=[Answered(result={"secret": "hunter3"})])
+    with capture_logs() as lines:
+        async with engine(tmp_path, provider) as rig:
+            await done(rig, "cmd-1")
+            found = await rig.operation()
+    told = [line for line in lines if "seq" in line]
+    assert states(lines) == ["operation_accepted", "operation_started", "operation_ended"]
+    assert {line["log_level"] for line in told} == {"info"}
+    for line in told:
+        assert line["operation_id"] == found.operation_id
+        assert (line["command_id"], line["run_id"]) == ("cmd-1", "run-1")
+    assert told[2]["kind"] == "operation.succeeded"
+    assert told[2]["effect"] == "occurred"
+    assert "hunter" not in repr(lines)
+
+
+async def test_a_large_answer_is_told_without_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line is there; what would take long to parse is left out of it."""
+    monkeypatch.setattr("driver.engine.chronicle.BODY_BYTES_MAX", 2_000)
+    provider = ScriptedProvider(answers=[Answered(result={"text": "x" * 3_000})])
+    with capture_logs() as lines:
+        async with engine(tmp_path, provider) as rig:
+            await done(rig, "cmd-1")
+    (ended,) = (line for line in lines if line["event"] == "operation_ended")
+    assert ended["kind"] == "operation.succeeded"
+    assert "effect" not in ended
+
+
+async def test_what_is_logged_on_the_way_carries_the_operation(tmp_path: Path) -> None:
+    """Whatever a provider logs while it is called has the ids of the call, and not of the one before."""
+    seen: list[Mapping[str, Any]] = []
+
+    class Talking(ScriptedProvider):
+        async def dispatch(self, call: Any, progress: Any) -> Any:  # noqa: ANN401 - see the base
+            seen.append(dict(structlog.contextvars.get_contextvars()))
+            return await super().dispatch(call, progress)
+
+    async with engine(tmp_path, Talking()) as rig:
+        ids: list[str] = []
+        for name in ("cmd-1", "cmd-2"):
+            await done(rig, name)
+            ids.append((await rig.operation(name)).operation_id)
+        assert structlog.contextvars.get_contextvars() == {}
+    assert [found["operation_id"] for found in seen] == ids
+    assert {(found["run_id"], found["attempt"]) for found in seen} == {("run-1", 1)}
