@@ -16,11 +16,16 @@ INSERT INTO commands (
 UPDATE commands SET accepted_seq = ?, accepted_at = ?, receipt_seq = ?, receipt_kind = ? WHERE id = ?;
 
 -- name: commands_to_record_again
-SELECT c.command_id
-FROM commands AS c
-  LEFT JOIN operations AS o ON o.operation_id = c.operation_id AND o.command = c.id
-  LEFT JOIN dead_letters AS d ON d.seq = c.receipt_seq
-WHERE c.receipt_seq IS NULL OR c.receipt_seq > ? OR o.listed = 1 OR d.seq IS NOT NULL
+-- What is open, what the plane has not acknowledged, what is unsettled, what is a dead letter: each found by an index.
+SELECT c.command_id FROM commands AS c
+WHERE c.id IN (
+  SELECT id FROM commands WHERE receipt_seq IS NULL AND accepted_seq > 0
+  UNION ALL SELECT command FROM events WHERE seq > ? AND terminal = 1 AND command IS NOT NULL
+  UNION ALL SELECT command FROM operations WHERE listed = 1
+  UNION ALL
+  SELECT r.id FROM dead_letters AS d CROSS JOIN events AS e ON e.seq = d.seq
+    CROSS JOIN commands AS r ON r.id = e.command AND r.receipt_seq = d.seq
+)
 ORDER BY coalesce(c.accepted_seq, c.receipt_seq);
 
 -- name: set_receipt

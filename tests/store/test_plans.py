@@ -31,6 +31,14 @@ SCANS = {
     # the recursion's own queue, whose length is bounded by its LIMIT
     "resumed": {"SCAN s"},
     "unsettled_runs": {"SCAN f"},
+    # a row for each history that an operator ended, and for each reason to remember a fence
+    "histories": {"SCAN histories"},
+    "has_histories": {"SCAN sqlite_schema"},
+    "marks": {"SCAN marks"},
+    # parked events, of an index that holds no others, and no more than its LIMIT
+    "count_dead_letters": {"SCAN (subquery-1)", "SCAN dead_letters USING INDEX dead_letters_parked"},
+    # once in the life of a history: sorts what is open, unsettled, parked or not acknowledged, and nothing else
+    "commands_to_record_again": {"SCAN d", "USE TEMP B-TREE FOR ORDER BY"},
 }
 
 
