@@ -27,7 +27,7 @@ from driver import assembly, faults, notify, triage, watchdog
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
-from driver.core.answers import Submission
+from driver.core.answers import Requeueing, Submission
 from driver.core.attempts import Report
 from driver.core.groups import innermost
 from driver.core.unfencing import Unfenced, Unfencing
@@ -302,6 +302,10 @@ class Daemon:
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given on this machine."""
         return await self._engine.local.submit(kind, run_id, data)
+
+    async def requeue(self, seq: int) -> Requeueing:
+        """Report a dead letter again, for an operator on this machine."""
+        return await self._engine.local.requeue(seq)
 
     async def unfence(self, actor: str, *, accept_rollback: bool) -> Unfencing:
         """Lift the fence, for an operator on this machine; then say hello to the plane anew."""

@@ -137,7 +137,8 @@ class _Events(Paged):
             if frame.get(name) != said:
                 self.found(f"event {seq}", f"its {name} is {frame.get(name)!r}, and its row says {said!r}")
         moved = self._histories is not None and self._histories.base_of(seq) < self.view.base
-        if not has_payload and not moved and frame["data"].get("payload_digest") is not None:
+        elsewhere = moved or frame["data"].get("requeue_of") is not None
+        if not has_payload and not elsewhere and frame["data"].get("payload_digest") is not None:
             self.found(f"event {seq}", "what it keeps outside the chain is missing")
 
     def end(self) -> None:
@@ -350,14 +351,21 @@ class _Deliveries(Paged):
 
 
 class _DeadLetters(Paged):
-    """A row that no event repeats matches its own digest."""
+    """A row that no event repeats matches its own digest; what it was requeued as says so."""
 
     name = "dead letters"
     statement = "verify_dead_letters"
 
     def look(self, row: Row) -> None:
-        if row_digest(*row[:-1]) != row[-1]:
-            self.found(f"dead letter {row[0]}", "it does not match its digest")
+        *values, digest, body, left = row
+        seq, *_, requeued_as = values
+        if row_digest(*values) != digest:
+            self.found(f"dead letter {seq}", "it does not match its digest")
+        again = body or left
+        if requeued_as is not None and (
+            again is None or _frame(again)["data"].get("requeue_of") != self.view.wire_seq(seq)
+        ):
+            self.found(f"dead letter {seq}", f"it was requeued as event {requeued_as}, which does not say so")
 
 
 class _Triages(Paged):

@@ -14,6 +14,7 @@ that is emptied: see `store.writer`.
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -113,7 +114,11 @@ def demand(ledger: Ledger, run: int) -> RunErasure:
     acked = ledger.head.acked_seq
     for command, kind, operation_id, receipt_seq in ledger.execute("commands_to_erase", (run,)).fetchall():
         if kind != TOOL_CALL:
-            if kind != RUN_END and receipt_seq is not None and receipt_seq <= acked:
+            if (
+                kind != RUN_END
+                and receipt_seq is not None
+                and max(_with_copies(ledger, (receipt_seq,))) <= acked
+            ):
                 ledger.execute("demand_erasure", (command,))
             continue
         row = find_operation(ledger, operation_id)
@@ -194,9 +199,19 @@ def _erase_operation(ledger: Ledger, row: OperationRow) -> int:
     return size
 
 
+def _with_copies(ledger: Ledger, seqs: Iterable[int]) -> Iterator[int]:
+    """Yield events, and what reports them again: each as often as it was requeued."""
+    for seq in seqs:
+        found: int | None = seq
+        while found is not None:
+            yield found
+            row = ledger.execute("dead_letter", (found,)).fetchone()
+            found = None if row is None else row[-1]
+
+
 def _erase_events(ledger: Ledger, seqs: tuple[int, ...]) -> int:
     size = 0
-    for seq in seqs:
+    for seq in _with_copies(ledger, seqs):
         kind, body = ledger.execute("event_to_erase", (seq,)).fetchone()
         if body is not None:
             left = _left(kind, body)

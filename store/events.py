@@ -37,11 +37,13 @@ def optional() -> Any:  # noqa: ANN401 - the one way to type a dataclass field's
 class EventData:
     """The `data` of one event.
 
-    Subclasses say which kind they are, and whether they can be a command's receipt.
+    Subclasses say which kind they are, and whether they can be a command's receipt. `requeue_of` is the seq
+    of the dead letter that this event only reports again.
     """
 
     KIND: ClassVar[str]
     TERMINAL: ClassVar[bool] = False
+    requeue_of: int | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,8 @@ def replay(ledger: Ledger, event: StoredEvent, source: View) -> None:
     ledger.rows = (None if known else run, command, operation)
     frame: dict[str, Any] = json.loads(event.body or source.remains(event.seq) or b"")
     data = from_json(event.kind, frame["data"])
+    if data.requeue_of is not None:
+        return  # it reports again what was projected long since
     fact = Fact.of(event, data, Origin(frame["origin"]), base=event.seq - frame["seq"])
     match data:
         case CommandAccepted() | CommandRefused():

@@ -79,6 +79,9 @@ class StoredEvent:
     digest: Digest
     chain: Chain
     body: bytes | None
+    requeue_of: int | None = None
+    """The dead letter that it only reports again, where its commit announces it; what is read back later does
+    not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -278,6 +278,10 @@ CREATE INDEX run_links_of_resumed ON run_links (resumes);
 
 CREATE INDEX events_of_command ON events (command) WHERE command IS NOT NULL AND operation IS NULL;
 
+CREATE UNIQUE INDEX dead_letters_requeued ON dead_letters (requeued_as) WHERE requeued_as IS NOT NULL;
+
+CREATE INDEX dead_letters_parked ON dead_letters (seq) WHERE requeued_as IS NULL;
+
 CREATE VIEW command_rows AS
 SELECT
   c.id, c.command_id, r.run_id, c.kind, c.origin, c.content_digest, c.operation_id, c.accepted_seq, c.accepted_at,

@@ -58,7 +58,7 @@ from store.tables import (
     restates,
 )
 from store.view import DELIVERIES_MAX, View
-from store.wire import MEMBERS, render
+from store.wire import MEMBERS, from_json, render
 
 SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
 """What `chain`, the last member, adds to an event's bytes."""
@@ -115,6 +115,34 @@ class Transaction(View):
         at = timestamp(self.now)
         digest = row_digest(seq, code, message, at, None)
         self._write().execute("insert_dead_letter", (seq, code, message, at, digest))
+
+    def requeue(self, seq: int) -> StoredEvent:
+        """Report a dead letter again, once, as a new event that changes nothing but the stream; return it.
+
+        Raises `ImpossibleEvent` where it is none, was requeued already, or has been erased.
+        """
+        row = self.ledger.execute("dead_letter", (seq,)).fetchone()
+        parked = self.event(seq)
+        if row is None or row[-1] is not None or parked is None or parked.body is None:
+            raise ImpossibleEvent("requeueing", f"event {seq} is no dead letter that can be requeued")
+        frame: dict[str, Any] = json.loads(parked.body)
+        data = from_json(parked.kind, frame["data"])
+        named = replace(data, requeue_of=self.wire_seq(seq))
+        address = _Address(parked.run_id, parked.command_id, parked.operation_id, Origin(frame["origin"]))
+        draft = Draft(data=named, best_effort=frame["best_effort"], redact=self._withheld(parked))
+        sealed = self._seal(draft, named, address, terminal=False)
+        ledger = self._write()
+        run, command, operation = ledger.execute("event_place", (seq,)).fetchone()
+        again = replace(sealed, event=replace(sealed.event, requeue_of=seq))
+        event = self._insert(again, Place(run=run, command=command, operation=operation))
+        digest = row_digest(seq, *row[:-1], event.seq)
+        ledger.execute("set_requeued", (event.seq, digest, seq))
+        return event
+
+    def _withheld(self, event: StoredEvent) -> tuple[str, ...]:
+        """Return what was withheld of the call that an event belongs to."""
+        row = None if event.operation_id is None else find_operation(self.ledger, event.operation_id)
+        return () if row is None else self._redacted_before(row.record.accepted_seq)
 
     def note_delivery(self, command_id: CommandId, answer: str) -> None:
         """Record that a command arrived, and what it was answered.

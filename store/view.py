@@ -61,6 +61,9 @@ page is short, and its `next` goes on."""
 OBSERVATIONS_MAX: Final = 8
 """Observations of one operation that are handed out: those of its newest attempts."""
 
+PARKED_MAX: Final = 10_000
+"""Dead letters that are counted."""
+
 _EVER: Final = 2**62
 """A cursor above every rowid."""
 
@@ -240,7 +243,10 @@ class View:
         return None if row is None else delegation(self.ledger, row)
 
     def operation_events(self, operation_id: OperationId) -> tuple[int, ...]:
-        """Return the seqs of the operation's events, its command's own among them."""
+        """Return the seqs of the operation's events, its command's own among them.
+
+        One that only reports a dead letter again is none of them.
+        """
         return tuple(
             row[0] for row in self.ledger.execute("events_of_operation", (operation_id, OPERATION_EVENTS_MAX))
         )
@@ -414,6 +420,15 @@ class View:
     def is_parked(self, seq: int) -> bool:
         """Whether the event is a dead letter, and so left out of the stream."""
         return self.ledger.execute("is_parked", (seq,)).fetchone() is not None
+
+    def dead_letter(self, seq: int) -> DeadLetter | None:
+        """Return the parked event `seq`; None where it was not parked, or is not there."""
+        found = self.dead_letters(seq - 1, 1)
+        return found[0] if found and found[0].seq == seq else None
+
+    def parked(self) -> int:
+        """Return how many events are parked, and were not requeued: `PARKED_MAX` stands for more."""
+        return int(self.ledger.execute("count_dead_letters", (PARKED_MAX,)).fetchone()[0])
 
     def dead_letters(self, after_seq: int, limit: int) -> tuple[DeadLetter, ...]:
         """Return the dead letters above `after_seq` in order."""

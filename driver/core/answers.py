@@ -53,3 +53,14 @@ class NotDone:
 
 
 Submission: TypeAlias = Done | NotDone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeued:
+    """A dead letter is reported again, as the event `requeued_as`: by this demand, or long since."""
+
+    requeued_as: int
+    recorded: bool
+
+
+Requeueing: TypeAlias = Requeued | NotDone

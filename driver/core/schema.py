@@ -87,7 +87,8 @@ def event_tables() -> str:
     kinds = ["| kind | T | `data` | what it says |", "|---|---|---|---|"]
     words = ["| member | one of |", "|---|---|"]
     for event in EVENT_TYPES:
-        members = ", ".join(f"`{name}{mark}`" for name, mark in _members(event)) or "none"
+        members = ", ".join(f"`{name}{mark}`" for name, mark in _members(event) if name not in _OF_ANY)
+        members = members or "none"
         says = (event.__doc__ or "").split("\n")[0]
         kinds.append(f"| `{event.KIND}` | {'T' if event.TERMINAL else ''} | {members} | {says} |")
         words += [f"| `{event.KIND}`: `{name}` | {_words(values)} |" for name, values in _closed(event)]
@@ -156,6 +157,10 @@ def _event(event: type[EventData]) -> Schema:
 def _members(event: type[EventData]) -> list[tuple[str, str]]:
     """The names of the members of `data`, each with `?` where it may be absent."""
     return [(item.name, "?" if item.metadata.get("optional") else "") for item in fields(event)]
+
+
+_OF_ANY: Final = frozenset(item.name for item in fields(EventData))
+"""Members that an event of any kind may have: said once, beside the tables."""
 
 
 def _present(hint: object, mark: str) -> object:

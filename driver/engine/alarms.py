@@ -17,6 +17,8 @@ log = structlog.get_logger(__name__)
 def raise_alarms(events: Sequence[StoredEvent]) -> None:
     """Log what among newly committed events wants attention. A listener of the journal."""
     for event in events:
+        if event.requeue_of is not None:
+            continue
         if event.kind == OperationProbed.KIND and event.body is not None:
             found = json.loads(event.body)["data"]
             if found["verdict"] == "duplicated":

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import structlog
 
-from driver.core.answers import Answer, Done, NotDone, Reply, Submission
+from driver.core.answers import Answer, Done, NotDone, Reply, Requeued, Requeueing, Submission
 from driver.core.frames import PROTOCOL, CommandFrame, Hello, InvalidCommand
 from driver.core.signals import Opened
 from driver.engine.fences import Fences
@@ -21,6 +21,7 @@ from driver.engine.posture import Posture
 from store.events import CommandCompleted
 from store.journal import Journal
 from store.records import BootId, CommandId, JsonObject, Origin, RunId
+from store.transaction import Transaction
 from store.view import View
 
 log = structlog.get_logger(__name__)
@@ -126,7 +127,7 @@ class LocalDesk:
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Return what became of a command, once that is fsynced. Its events go to the plane, too."""
         if not self._posture.ready:
-            return NotDone(code="not_ready", message="the daemon is starting: try again in a moment")
+            return _STARTING
         command_id = CommandId(f"{LOCAL_PREFIX}{uuid4().hex}")
         frame = CommandFrame(command_id=command_id, run_id=run_id, kind=kind, data=data)
         (answer,) = await self._intake.deliver([frame], Origin.LOCAL)
@@ -134,6 +135,34 @@ class LocalDesk:
             refused = json.loads(answer.frame)
             return NotDone(code=refused["code"], message=refused["message"])
         return await self._journal.read(lambda view: _submission(view, command_id))
+
+    async def requeue(self, seq: int) -> Requeueing:
+        """Report a dead letter of this history again, once; return what came of that, once it is fsynced."""
+        if not self._posture.ready:
+            return _STARTING
+        if self._posture.fence is not None:
+            message = "the daemon is fenced, and sends nothing: see 'effectd status', then 'effectd unfence'"
+            return NotDone(code="fenced", message=message)
+        return await self._journal.transact(lambda tx: _requeue(tx, seq))
+
+
+_STARTING: Final = NotDone(code="not_ready", message="the daemon is starting: try again in a moment")
+NO_DEAD_LETTER: Final = "dead_letter_not_found"
+"""What is refused where nothing was parked under that seq."""
+
+
+def _requeue(tx: Transaction, seq: int) -> Requeueing:
+    letter = tx.dead_letter(tx.base + seq) if 0 < seq <= tx.last_seq - tx.base else None
+    if letter is None:
+        message = f"no event {seq} of this journal is parked: see GET /v1/dead-letters"
+        return NotDone(code=NO_DEAD_LETTER, message=message)
+    if letter.requeued_as is not None:
+        return Requeued(requeued_as=letter.requeued_as - tx.base, recorded=False)
+    parked = tx.event(letter.seq)
+    if parked is None or parked.body is None:
+        message = "its content was erased: nothing is left to report again"
+        return NotDone(code="content_erased", message=message)
+    return Requeued(requeued_as=tx.requeue(letter.seq).seq - tx.base, recorded=True)
 
 
 def _submission(view: View, command_id: CommandId) -> Submission:

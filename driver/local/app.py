@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from driver.local import problems
 from driver.local.groups import (
     copies,
+    dead_letters,
     decisions,
     errands,
     events,
@@ -32,6 +33,7 @@ _GROUPS: Final = (
     errands,
     runs,
     walls,
+    dead_letters,
     events,
     verify,
     copies,

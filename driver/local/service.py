@@ -3,14 +3,14 @@
 Part of `driver.local`; imports anyio, the store and its own siblings.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 
-from driver.core.answers import Done, NotDone
+from driver.core.answers import Done, NotDone, Requeued
 from driver.core.unfencing import Unfencing
 from driver.local.errors import Code, Problem
 from driver.local.settings import LocalLimits
@@ -21,6 +21,12 @@ from store.view import View
 from supervisor.wall import Wall
 
 T = TypeVar("T")
+
+_STATUSES: Final[Mapping[str, HTTPStatus]] = {
+    Code.NOT_READY: HTTPStatus.SERVICE_UNAVAILABLE,
+    Code.DEAD_LETTER_NOT_FOUND: HTTPStatus.NOT_FOUND,
+}
+"""Of refusals by code, where that is not 409."""
 
 
 class Service:
@@ -53,10 +59,8 @@ class Service:
         match found:
             case Done():
                 return found
-            case NotDone(code=Code.NOT_READY, message=message):
-                raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, Code.NOT_READY, message)
             case NotDone(code=code, message=message):
-                raise Problem(HTTPStatus.CONFLICT, Code(code), message)
+                raise Problem(_STATUSES.get(code, HTTPStatus.CONFLICT), Code(code), message)
 
     async def metrics(self) -> bytes:
         """Return the daemon's metrics as OpenMetrics text. Raises as `read` does."""
@@ -72,6 +76,17 @@ class Service:
         async with self._reads:
             with _stopped_journal():
                 return await self.sources.wall(run_id)
+
+    async def requeue(self, seq: int) -> Requeued:
+        """Return what came of reporting a dead letter again, once that is fsynced. Raises as `submit` does.
+
+        One that is not there is a 404 `Problem`.
+        """
+        with _stopped_journal():
+            found = await self.sources.requeue(seq)
+        if isinstance(found, Requeued):
+            return found
+        raise Problem(_STATUSES.get(found.code, HTTPStatus.CONFLICT), Code(found.code), found.message)
 
     async def unfence(self, actor: str, *, accept_rollback: bool) -> Unfencing:
         """Return what came of lifting the fence, once that is fsynced. Raises as `read` does."""

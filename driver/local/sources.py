@@ -7,7 +7,7 @@ tests implement it over a real journal.
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from driver.core.answers import Submission
+from driver.core.answers import Requeueing, Submission
 from driver.core.unfencing import Unfencing
 from store.journal import Journal
 from store.records import BootId, JsonObject, OperationRecord, RunId, Timestamp
@@ -80,6 +80,10 @@ class Sources(Protocol):
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given here; return what became of it, once that is fsynced."""
+        ...
+
+    async def requeue(self, seq: int) -> Requeueing:
+        """Report a dead letter again, once, durably; or return why not. `seq` as the wire counts it."""
         ...
 
     def drain(self, reason: str) -> None:

@@ -64,15 +64,10 @@ class Known:
     fence: Fence | None
 
 
-DEAD_LETTERS_MAX: Final = 500
-"""Parked events that a scrape counts."""
-
-
 def known(view: View) -> Known:
     """Return what a scrape needs, in the journal's thread. Bounded."""
     unsettled, oldest = view.unsettled()
     first = view.event(view.acked_seq + 1) if view.acked_seq < view.last_seq else None
-    letters = view.dead_letters(0, DEAD_LETTERS_MAX)
     return Known(
         now=view.now,
         counts={state.value: count for state, count in view.counts().items()},
@@ -80,7 +75,7 @@ def known(view: View) -> Known:
         oldest_unsettled=oldest,
         outbox=view.last_seq - view.acked_seq,
         oldest_unacknowledged=None if first is None else first.at,
-        dead_letters=sum(letter.requeued_as is None for letter in letters),
+        dead_letters=view.parked(),
         fence=view.fence,
     )
 
@@ -152,6 +147,8 @@ class _Scrape(Collector):
         yield ended
         yield _counted("effectd_attempts", "Attempts.", "provider", tallies.attempts)
         yield _counted("effectd_probes", "Probes.", "verdict", tallies.probes)
+        yield _count("effectd_divergences", "Contradictions of proof.", tallies.divergences)
+        yield _count("effectd_effects_duplicated", "Probes that found an effect twice.", tallies.duplicated)
         yield _counted("effectd_supervisor_verdicts", "Triages.", "status", tallies.verdicts)
         yield _counted("effectd_commands_refused", "Final refusals.", "code", tallies.refused)
         yield _counted("effectd_commands_put_off", "Plain refusals.", "code", now.refused)

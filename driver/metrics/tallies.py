@@ -13,6 +13,7 @@ from store.events import (
     CommandAccepted,
     CommandRefused,
     DriverFenced,
+    OperationDiverged,
     OperationFailed,
     OperationNotExecuted,
     OperationProbed,
@@ -47,17 +48,25 @@ class Tallies:
         """Final refusals, by code."""
         self.probes: Counter[str] = Counter()
         """By verdict."""
+        self.divergences = 0
+        """Contradictions among proofs."""
         self.verdicts: Counter[str] = Counter()
         """Of the supervisor, by status."""
         self.fences: Counter[str] = Counter()
         """By reason."""
         self._providers: dict[OperationId, str] = {}
 
+    @property
+    def duplicated(self) -> int:
+        """Probes that found an effect more often than once."""
+        return self.probes["duplicated"]
+
     def note(self, events: Sequence[StoredEvent]) -> None:
         """Count what one commit recorded. Never raises."""
         for event in events:
             self.events[event.kind] += 1
-            self._note(event)
+            if event.requeue_of is None:  # nothing happened a second time
+                self._note(event)
 
     def _note(self, event: StoredEvent) -> None:
         match event.kind:
@@ -73,6 +82,8 @@ class Tallies:
                 self.refused[_text(event, "code")] += 1
             case OperationProbed.KIND:
                 self.probes[_text(event, "verdict")] += 1
+            case OperationDiverged.KIND:
+                self.divergences += 1
             case SupervisorVerdict.KIND:
                 self.verdicts[_text(event, "status")] += 1
             case DriverFenced.KIND:

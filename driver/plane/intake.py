@@ -36,6 +36,15 @@ _ENDINGS: Final = frozenset(
 """The kinds whose `effect` is what is now known of their operation."""
 
 
+_RECEIPTS: Final = frozenset(
+    {
+        *_ENDINGS - {"operation.late_result", "operation.reconciled"},
+        *("command.refused", "command.completed", "command.failed"),
+    }
+)
+"""The kinds that can be a command's receipt."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """One frame of the stream, with the text that it came as."""
@@ -184,26 +193,28 @@ class _Stream:
                 "UPDATE commands SET accepted=1, write=? WHERE command_id=?",
                 (event.data.get("write") is not False, event.command_id),
             )
-        if event.kind == "operation.started" or (event.terminal and event.kind in _ENDINGS):
+        is_receipt = event.terminal or _was_receipt(event)
+        if event.kind == "operation.started" or (is_receipt and event.kind in _ENDINGS):
             # other events may name an operation that another command started: a verdict does
             self._db.execute(
                 "UPDATE commands SET operation_id=? WHERE command_id=?",
                 (event.operation_id, event.command_id),
             )
-        if event.terminal:
+        if is_receipt:
             self._db.execute(
                 "UPDATE commands SET receipt_kind=?, receipt_seq=?, journal_id=?"
                 " WHERE command_id=? AND receipt_kind IS NULL",
                 (event.kind, event.seq, event.journal_id, event.command_id),
             )
         if event.kind in _ENDINGS:
-            # a journal that was rolled back may know less than the receipt that another one has brought
+            # a journal that was rolled back may know less than the receipt that another one has brought, and
+            # what is only reported again may be old: what is known by now stands
             self._db.execute(
                 "UPDATE commands SET effect=?, unsettled=(write AND ?)"
-                " WHERE operation_id=? AND (journal_id=? OR NOT ?)",
+                " WHERE operation_id=? AND (journal_id=? OR NOT ?) AND (effect IS NULL OR NOT ?)",
                 (
                     *(_text(event, "effect"), _leaves_doubt(event), event.operation_id),
-                    *(event.journal_id, event.terminal),
+                    *(event.journal_id, is_receipt, _is_requeued(event)),
                 ),
             )
 
@@ -215,6 +226,15 @@ def _fault(event: EventFrame | InvalidEvent) -> str | None:
 def _text(event: EventFrame, member: str) -> str | None:
     value = event.data.get(member)
     return value if isinstance(value, str) else None
+
+
+def _is_requeued(event: EventFrame) -> bool:
+    return "requeue_of" in event.data
+
+
+def _was_receipt(event: EventFrame) -> bool:
+    """Whether it reports a receipt again: of that command the plane has none, or took one after all."""
+    return _is_requeued(event) and event.kind in _RECEIPTS and "supersedes" not in event.data
 
 
 def _leaves_doubt(event: EventFrame) -> bool:

@@ -19,11 +19,16 @@ SELECT max(seq) FROM events;
 SELECT chain FROM events WHERE seq = ?;
 
 -- name: events_of_operation
-SELECT seq FROM events WHERE operation = (SELECT id FROM operations WHERE operation_id = ?) AND operation IS NOT NULL
+SELECT seq FROM events AS e
+WHERE
+  operation = (SELECT id FROM operations WHERE operation_id = ?) AND operation IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.requeued_as = e.seq)
 ORDER BY seq LIMIT ?;
 
 -- name: newest_of_kind
-SELECT body FROM events WHERE operation = ? AND kind = ? ORDER BY seq DESC LIMIT 1;
+SELECT body FROM events AS e
+WHERE operation = ? AND kind = ? AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.requeued_as = e.seq)
+ORDER BY seq DESC LIMIT 1;
 
 -- name: insert_payload
 INSERT INTO payloads (seq, digest, redact, body) VALUES (?, ?, ?, ?);
@@ -66,6 +71,15 @@ ON CONFLICT (seq) DO NOTHING;
 SELECT d.seq, e.kind, d.code, d.message, d.at, d.requeued_as
 FROM dead_letters AS d CROSS JOIN events AS e ON e.seq = d.seq
 WHERE d.seq > ? ORDER BY d.seq LIMIT ?;
+
+-- name: dead_letter
+SELECT code, message, at, requeued_as FROM dead_letters WHERE seq = ?;
+
+-- name: set_requeued
+UPDATE dead_letters SET requeued_as = ?, digest = ? WHERE seq = ?;
+
+-- name: count_dead_letters
+SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE requeued_as IS NULL LIMIT ?);
 
 -- name: links_after
 SELECT seq, digest, chain, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?;

@@ -66,7 +66,12 @@ GROUP BY r.id ORDER BY r.id;
 SELECT id, command, at, answer, digest FROM deliveries WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: verify_dead_letters
-SELECT seq, code, message, at, requeued_as, digest FROM dead_letters WHERE seq > ? ORDER BY seq LIMIT ?;
+SELECT d.seq, d.code, d.message, d.at, d.requeued_as, d.digest, e.body, m.body
+FROM
+  dead_letters AS d
+  LEFT JOIN events AS e ON e.seq = d.requeued_as
+  LEFT JOIN remains AS m ON m.seq = d.requeued_as
+WHERE d.seq > ? ORDER BY d.seq LIMIT ?;
 
 -- name: verify_gaps
 SELECT

@@ -54,6 +54,7 @@ async def fill(journal: Journal) -> None:
     await journal.transact(lambda tx: tx.note_observation(operation_id(3), 1, "before", "clean\n"))
     await journal.transact(lambda tx: tx.park(TRACES + 2, "invalid", "too long"))
     await journal.transact(lambda tx: tx.acknowledge(TRACES + 3))
+    await journal.transact(lambda tx: tx.requeue(TRACES + 2))
 
 
 async def _leave_traces(journal: Journal) -> None:

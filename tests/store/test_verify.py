@@ -126,6 +126,8 @@ DAMAGE = [
     ("UPDATE deliveries SET at = '2031'", "deliveries"),
     ("UPDATE dead_letters SET code = 'retired'", "dead letters"),
     ("UPDATE dead_letters SET message = ''", "dead letters"),
+    ("UPDATE dead_letters SET requeued_as = requeued_as - 1", "dead letters"),
+    ("UPDATE dead_letters SET requeued_as = NULL", "dead letters"),
     ("UPDATE triages SET attempts = 2", "triages"),
     ("UPDATE observations SET body = 'changed'", "observations"),
 ]

@@ -1,9 +1,8 @@
-"""`/v1/runs`, `/v1/commands` and `/v1/dead-letters`: what operations belong to, and what did not arrive.
+"""`/v1/runs` and `/v1/commands`: what operations belong to.
 
 Part of `driver.local.groups`. A run's content is erased here, too.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -24,7 +23,6 @@ from driver.local.service import Service
 from store.records import (
     CommandId,
     CommandRecord,
-    DeadLetter,
     DeliveryRecord,
     JsonObject,
     RunId,
@@ -42,7 +40,6 @@ def routes(service: Service) -> list[Route]:
         Route("/v1/runs/{run_id}", partial(_show_run, service), methods=["GET"]),
         Route("/v1/runs/{run_id}/erase", partial(_erase_run, service), methods=["POST"]),
         Route("/v1/commands/{command_id}", partial(_show_command, service), methods=["GET"]),
-        Route("/v1/dead-letters", partial(_list_dead_letters, service), methods=["GET"]),
     ]
 
 
@@ -95,20 +92,3 @@ async def _show_command(service: Service, request: Request) -> Response:
     return json_answer(
         {**shapes.command(record), "deliveries": [shapes.delivery(delivery) for delivery in deliveries]}
     )
-
-
-async def _list_dead_letters(service: Service, request: Request) -> Response:
-    """Oldest first, so the cursor is the last `seq` shown."""
-    query = parse_query(PageQuery, request)
-    after = cursor_position("dead-letters", query.cursor) or 0
-    found = await service.read(lambda view: _dead_letters(view, after, query.limit + 1))
-    shown = found[: query.limit]
-    more = len(found) > len(shown)
-    items = [encoded(shapes.dead_letter(record)) for record in shown]
-    return page_answer(items, cursor_text("dead-letters", shown[-1].seq if more else None))
-
-
-def _dead_letters(view: View, after: int, limit: int) -> tuple[DeadLetter, ...]:
-    """Return those of the present history, as the wire counts them."""
-    found = view.dead_letters(view.base + after, limit)
-    return tuple(replace(letter, seq=letter.seq - view.base) for letter in found) if view.base else found

@@ -218,6 +218,21 @@ async def test_a_poison_event_becomes_a_dead_letter(tmp_path: Path) -> None:
         assert event["seq"] == 3
 
 
+async def test_a_requeued_dead_letter_comes_as_a_new_event(tmp_path: Path) -> None:
+    """It takes its turn in the stream, and says what it repeats."""
+    async with serving() as plane, linked(tmp_path, plane.url) as daemon:
+        wire = await first_contact(daemon, plane)
+        await daemon.commit(2)
+        _, poison = await wire.take(2)
+        await wire.say(type="nack", seq=2, code="invalid", message="poison")
+        await daemon.commit()
+        assert (await wire.hear())["seq"] == 3
+        await daemon.rig.local.requeue(2)
+        again = await wire.hear()
+        assert (again["seq"], again["kind"], again["terminal"]) == (4, poison["kind"], False)
+        assert again["data"] == {**poison["data"], "requeue_of": 2}
+
+
 async def test_a_busy_plane_is_sent_it_again(tmp_path: Path) -> None:
     """After the pause that the plane asked for, the same bytes come once more."""
     async with serving() as plane, linked(tmp_path, plane.url) as daemon:

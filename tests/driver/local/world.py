@@ -11,7 +11,7 @@ from uuid import uuid4
 import anyio
 import httpx2
 
-from driver.core.answers import Submission
+from driver.core.answers import Requeueing, Submission
 from driver.core.unfencing import Unfencing
 from driver.engine.desk import LocalDesk
 from driver.engine.fences import Fences
@@ -94,6 +94,10 @@ class World:
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         assert self.desk is not None, "nobody takes commands in this world"
         return await self.desk.submit(kind, run_id, data)
+
+    async def requeue(self, seq: int) -> Requeueing:
+        assert self.desk is not None, "nobody takes commands in this world"
+        return await self.desk.requeue(seq)
 
     def drain(self, reason: str) -> None:
         self.drained.append(reason)

@@ -1,5 +1,7 @@
 """Commands on their way: delivered until there is a receipt, and known to whoever may have run them."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,10 @@ from anyio import to_thread
 
 from driver.core.frames import Refused, Retired
 from driver.plane.ledger import open_ledger
+from store.chain import digest, extend
 from store.events import CommandRefused, DriverUnfenced, LateResult, OperationFailed, OperationReconciled
 from store.lifecycle import Effect
-from store.records import CommandId, Origin
+from store.records import Chain, CommandId, Origin
 from tests.driver.plane.world import (
     DIGEST,
     NOTE,
@@ -328,3 +331,27 @@ async def test_a_read_that_is_unknown_leaves_nobody_in_doubt(driver: Driver) -> 
     async with driver.session() as socket:
         await socket.say(*driver.journal.run(ONE, UNKNOWN, Origin.GATEWAY, write=False))
         assert (await driver.plane.until(ONE, "unknown"))["in_doubt"] is False
+
+
+async def test_a_requeued_receipt_is_taken_for_the_one_that_was_refused(driver: Driver) -> None:
+    """It ends the command; what was learned about its effect meanwhile stands."""
+    plane, journal = driver.plane, driver.journal
+    await plane.send(command_id=ONE)
+    verdict = OperationReconciled(
+        effect=Effect.NONE, actor="operator:0", basis="operator", note="", evidence=(), started_seq=2
+    )
+    async with driver.session() as socket:
+        accepted, started, refused = journal.run(ONE, UNKNOWN)
+        # malformed as this driver made it, and so part of its chain
+        body = refused.replace('"origin":"plane"', '"origin":"moon"').rpartition(',"chain"')[0] + "}"
+        journal.chain = extend(Chain(json.loads(started)["chain"]), digest(body.encode()))
+        journal.frames[-1] = f'{body[:-1]},"chain":"{journal.chain}"}}'
+        await socket.say(accepted, started, journal.frames[-1])
+        while (await socket.hear())["type"] != "nack":
+            pass
+        await socket.say(journal.commit(verdict, ONE))
+        await acknowledged(socket, 4)
+        assert (await plane.get(f"/v1/commands/{ONE}"))["receipt_kind"] is None
+        await socket.say(journal.commit(replace(UNKNOWN, requeue_of=3), ONE))
+        view = await plane.until(ONE, "unknown")
+    assert (view["receipt_kind"], view["effect"], view["in_doubt"]) == ("operation.unknown", "none", False)

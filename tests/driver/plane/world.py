@@ -154,7 +154,7 @@ class Journal:
             command_id=CommandId(command) if command else None,
             operation_id=operation(command) if command and data.KIND.startswith("operation.") else None,
             origin=came_from if command else Origin.LOCAL,
-            terminal=data.TERMINAL,
+            terminal=data.TERMINAL and data.requeue_of is None,
             best_effort=False,
         )
         self.chain = extend(self.chain or origin(self.journal_id), digest(body))
