@@ -39,6 +39,16 @@ def audit(plane: ScriptedPlane, executions: Counter[str]) -> list[str]:
     events = [event for history in plane.histories.values() for event in history.events()]
     intents = {event["data"]["idempotency_key"] for event in events if event["kind"] == "operation.started"}
     keys = {key_of(order.command): command_id for command_id, order in plane.orders.items()}
+    # what the daemon itself may make of a call: the one that takes it back
+    undone = {
+        key_of({**order.command, "command_id": f"compensate:{key_of(order.command)}"}): command_id
+        for command_id, order in plane.orders.items()
+    }
+    keys |= {
+        key: f"compensate:{key_of(plane.orders[command_id].command)}"
+        for key, command_id in undone.items()
+        if key in intents
+    }
     for key, count in executions.items():
         if count > 1:
             broken.append(f"{keys.get(key)} was executed {count} times")

@@ -24,7 +24,7 @@ from driver.providers.mcp.jsonrpc import RequestId
 from driver.providers.mcp.stdio import StdioWire
 from store.events import OperationNotExecuted, OperationStarted
 from store.head import Ledger
-from store.records import Origin
+from store.records import OperationId, Origin
 from store.transaction import Transaction
 from store.writer import Writer
 
@@ -151,6 +151,16 @@ def no_readoption() -> None:
     Terms.readopting = nobody  # type: ignore[method-assign]
 
 
+def nothing_lands() -> None:
+    """Take every call that was given up for one that cannot land any more."""
+
+    def closed(self: Terms, tool: str, operation_id: OperationId, attempt: int) -> bool:
+        del self, tool, operation_id, attempt
+        return True
+
+    Terms.is_closed = closed  # type: ignore[method-assign]
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
@@ -164,6 +174,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             lost_is_not_executed,
             any_answer_will_do,
             no_readoption,
+            nothing_lands,
             no_hold,
         )
     }
