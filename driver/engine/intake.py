@@ -128,6 +128,7 @@ class Intake:
         self._limits = around.limits
         self._scope = around.scope
         self._boundary = around.boundary
+        self._traces = around.traces
         self._fingerprints = Fingerprints(around.journal.key)
         self.refused: Counter[str] = Counter()
         """Refusals that nobody remembers, by code."""
@@ -140,6 +141,7 @@ class Intake:
         Cancelled, it may leave the batch accepted or not; what was accepted then waits in the journal for
         the next start, as after a crash.
         """
+        self._traces.arrived(frames)
         offers = [self._offer(frame) for frame in frames]
         slots = self._take_slots(sum(offer.ready for offer in offers))
         started = 0
@@ -148,6 +150,7 @@ class Intake:
             self._boundary("intake.committed")
             started = sum(item.start is not None for item in taken)
         finally:
+            self._traces.answered(frames)
             self._dispatcher.slots.give(slots - started)
         for item in taken:
             self._follow(item)
@@ -372,7 +375,7 @@ class Intake:
             known=known,
             draining=self._posture.draining,
             room=tx.room,
-            queue_depth=load.depth,
+            queue_depth=max(load.depth, self._errands.depth),
             queue_max=self._limits.queue_max,
         )
 

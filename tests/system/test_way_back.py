@@ -77,6 +77,7 @@ async def test_a_retry_that_is_killed_anywhere_is_begun_once(zygote: Zygote, kil
         told = receipt["data"]["result"]
         story = await made.operation(operation_id)
         assert await life.stop() == 0
+        assert await (await made.command("verify", "--deep")).exit_code() == 0
         await must_hold(made)
         effects = made.executions()[operation_id]
     assert receipt["kind"] == "command.completed"
@@ -111,6 +112,7 @@ async def test_a_compensation_that_is_killed_anywhere_is_made_once(
         forward = await made.operation(operation_id)
         undo = await made.operation(undo_key(operation_id))
         assert await life.stop() == 0
+        assert await (await made.command("verify", "--deep")).exit_code() == 0
         await must_hold(made)
         effects = made.executions()[undo_key(operation_id)]
         events = plane.history.events()

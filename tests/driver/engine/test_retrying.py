@@ -18,7 +18,7 @@ from store.lifecycle import Effect, Source, State
 from store.records import CommandId
 from store.transaction import Transaction
 from store.view import View
-from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine
+from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
 from tests.driver.engine.test_retry import SAFE
 
 pytestmark = pytest.mark.anyio
@@ -648,3 +648,18 @@ async def test_a_redelivered_retry_is_answered_and_not_done_again(tmp_path: Path
         await ask_again(rig)
         await rig.quiet()
     assert len(provider.executed) == 2
+
+
+async def test_there_is_a_bound_on_what_is_asked_for_and_not_done(tmp_path: Path) -> None:
+    """Beyond it new work is refused without a trace, to be delivered again."""
+    provider = ScriptedProvider(answer=GONE)
+    async with engine(tmp_path, provider, contract=PLAIN, bounds=limits(queue_max=2)) as rig:
+        for number in range(1, 4):
+            await rig.intake.deliver([call(f"cmd-{number}", arguments={"n": number})])
+            await rig.settled(f"cmd-{number}")
+            await say(rig, Effect.NONE, command_id=f"cmd-{number}")
+        rig.posture.confirmed = False
+        for number in range(1, 4):
+            await ask_again(rig, f"retry-{number}", f"cmd-{number}")
+        known = await rig.journal.read(lambda view: view.command(CommandId("retry-3")))
+    assert known is None
