@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from store.retention import Retention, RetentionSettings
 from store.rollback import RolledBack, accept_rollback
 from store.settings import JournalSettings
 from store.verify import verify_file, verify_journal
+from store.view import View
 from tests.store.conftest import Clock, Open
 from tests.store.drafts import (
     accepted,
@@ -219,7 +221,7 @@ async def test_life_goes_on_in_the_new_history(opened: Open, settings: JournalSe
         await journal.transact(recording(late(1), reconciled(2, Effect.NONE, started_seq=4)))
         await journal.transact(recording(accepted(3), started(3), succeeded(3)))
         for number, effect in ((1, Effect.OCCURRED), (2, Effect.NONE)):
-            found = await journal.read(lambda view, n=number: view.operation(operation_id(n)))
+            found = await journal.read(partial(View.operation, operation_id=operation_id(number)))
             assert found is not None
             assert (found.effect, found.settled) == (effect, True)
         told = await stream(journal)
@@ -229,8 +231,8 @@ async def test_life_goes_on_in_the_new_history(opened: Open, settings: JournalSe
     await deep(settings)
     async with opened() as journal:
         assert await journal.read(lambda view: (view.journal_id, view.base)) == (NEXT, 4)
-        found = await roll_back(journal, JournalId("d" * 32))
-        assert (found.previous_journal_id, found.unknown, found.repeated) == (NEXT, (), 3)
+        again = await roll_back(journal, JournalId("d" * 32))
+        assert (again.previous_journal_id, again.unknown, again.repeated) == (NEXT, (), 3)
         assert (await stream(journal))[0]["data"]["previous_seq"] == len(told)
         assert len(await journal.read(lambda view: view.histories())) == 2
         await sound(journal)
@@ -270,12 +272,12 @@ async def test_secrets_and_whole_results_go_with_their_operation(
         result = await journal.read(lambda view: view.result(operation_id(1)))
         assert result == json.dumps("x" * 70_000).encode()
         for number in (2, 3):
-            kept = await journal.read(lambda view, n=number: view.command_data(command_id(n)))
+            kept = await journal.read(partial(View.command_data, command_id=command_id(number)))
             assert kept is not None
             assert kept.body is not None
         await journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
         await journal.transact(recording(driver_started()))
-        found = [await journal.read(lambda v, n=n: v.command_data(command_id(n))) for n in (2, 3)]
+        found = [await journal.read(partial(View.command_data, command_id=command_id(n))) for n in (2, 3)]
         assert [item is not None and item.body is not None for item in found] == [False, True]
         await sound(journal)
     await deep(settings)
@@ -300,10 +302,10 @@ async def test_both_histories_are_pruned_together(
         while not (await journal.transact(retention.step)).finished:
             pass
         for number in (1, 2, 3, 4, 5):
-            assert await journal.read(lambda view, n=number: view.command(command_id(n))) is None
-            grave = await journal.read(lambda view, n=number: view.tombstone(command_id(n)))
+            assert await journal.read(partial(View.command, command_id=command_id(number))) is None
+            grave = await journal.read(partial(View.tombstone, command_id=command_id(number)))
             assert grave is not None
-            await journal.read(lambda view, seq=grave.seq: view.wire_seq(seq))
+            await journal.read(partial(View.wire_seq, seq=grave.seq))
         await sound(journal)
         await journal.transact(recording(accepted(6), started(6), succeeded(6)))
     await deep(settings)

@@ -128,7 +128,7 @@ def no_hold() -> None:
     async def hold(self: Dispatcher, running: Running) -> None:
         del self, running
 
-    Dispatcher._hold = hold  # type: ignore[method-assign, assignment]
+    Dispatcher._hold = hold  # type: ignore[method-assign]
 
 
 def any_answer_will_do() -> None:
