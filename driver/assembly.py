@@ -4,9 +4,12 @@ Part of `driver`; may import everything of `driver`, and `store`. What a kind of
 only where there is one of it: the MCP SDK alone costs most of a second and of the memory.
 """
 
+import os
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from driver.config.models import Config, ControlTable
 from driver.config.providers import (
@@ -20,6 +23,7 @@ from driver.config.providers import (
 from driver.core.contracts import parse_key_carrier
 from driver.core.frames import FRAME_BYTES_MAX
 from driver.engine.posture import Limits
+from driver.engine.traces import UNTRACED, Traces
 from driver.link.settings import LinkSettings
 from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.http.settings import Endpoint, HttpSettings
@@ -27,6 +31,9 @@ from driver.providers.mcp.settings import HttpServer, McpSettings, StdioServer
 from driver.providers.protocol import LateResults, Provider
 from store.retention import RetentionSettings
 from store.settings import JournalSettings
+
+TRACER_PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"
+"""The environment variable that names a provider to the API of OpenTelemetry."""
 
 
 def journal_settings(config: Config) -> JournalSettings:
@@ -96,6 +103,30 @@ def _provider(name: str, table: ProviderTable, config: Config, late: LateResults
             from driver.providers.command.provider import CommandProvider  # noqa: PLC0415 - see the module's docstring
 
             return CommandProvider(_command_settings(name, table, config))
+
+
+def traces(config: Config, software: str) -> Traces:
+    """Return what makes spans: nobody, unless a provider of OpenTelemetry is set up in this process."""
+    # nobody can have set one up without this module, which costs five megabytes
+    if "opentelemetry.trace" not in sys.modules and TRACER_PROVIDER not in os.environ:
+        return UNTRACED
+    from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider  # noqa: PLC0415 - see above
+
+    provider = get_tracer_provider()
+    if isinstance(provider, ProxyTracerProvider):
+        return UNTRACED
+    from driver.engine import tracing  # noqa: PLC0415 - see above
+
+    transports: dict[str, tracing.Transport] = {}
+    for name, table in config.providers.items():
+        match table:
+            case McpProviderTable(url=url):
+                transports[name] = tracing.MCP_STDIO if url is None else tracing.MCP_HTTP
+            case HttpProviderTable():
+                transports[name] = tracing.HTTP
+            case CommandProviderTable():
+                transports[name] = tracing.PROGRAM
+    return tracing.OpenTelemetry(provider, transports, software.rpartition("/")[2])
 
 
 def spool(config: Config) -> Path:

@@ -178,6 +178,7 @@ class Daemon:
             clock=_now,
             machine=machine(),
             boundary=boundary,
+            traces=assembly.traces(config, self._identity.software),
             lose=drill.lose,
         )
         self._engine = Engine(around)

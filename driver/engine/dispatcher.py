@@ -90,6 +90,7 @@ class Dispatcher:
         self._machine = around.machine
         self._steps = Steps(around.posture, around.machine, around.terms)
         self._boundary = around.boundary
+        self._traces = around.traces
         self._loss = Loss(around.journal, around.lose)
         self._observer = Observer(around)
         self._grants: dict[OperationId, str] = {}
@@ -459,7 +460,7 @@ class Dispatcher:
             arguments=assignment.arguments,
             key=assignment.operation_id,
             timeout_s=timeout_s,
-            traceparent=assignment.traceparent,
+            traceparent=self._traces.carrier(assignment.operation_id, assignment.traceparent),
             definition=running.definition,
         )
 

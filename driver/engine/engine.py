@@ -86,8 +86,9 @@ class Engine:
 
         The providers must run.
         """
-        journal = self._around.journal
-        unsubscribe = [journal.subscribe(listener) for listener in (tell, raise_alarms)]
+        journal, traces = self._around.journal, self._around.traces
+        journal.watch(traces.committed)
+        unsubscribe = [journal.subscribe(listener) for listener in (tell, raise_alarms, traces.note)]
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.dispatcher.run)
@@ -99,6 +100,7 @@ class Engine:
         finally:
             for end in unsubscribe:
                 end()
+            traces.close()
 
     def pump(self) -> None:
         """Begin what may begin. To be called when the posture changes."""

@@ -10,6 +10,7 @@ from datetime import datetime
 from driver.engine.machine import Machine
 from driver.engine.posture import Limits, Posture
 from driver.engine.terms import Terms
+from driver.engine.traces import UNTRACED, Traces
 from driver.faults import Boundary
 from driver.providers.protocol import Provider
 from store.journal import Journal
@@ -29,5 +30,6 @@ class Surroundings:
     clock: Callable[[], datetime]
     machine: Machine
     boundary: Boundary
+    traces: Traces = UNTRACED
     lose: str | None = None
     """The operation, or the tool, whose answers a drill loses (`driver.engine.loss`)."""

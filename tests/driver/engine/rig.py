@@ -29,6 +29,7 @@ from driver.engine.posture import Limits, Posture
 from driver.engine.recovery import Recovered
 from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
+from driver.engine.traces import UNTRACED, Traces
 from driver.providers.protocol import LateResults, Progress
 from store.journal import Journal, open_journal
 from store.records import (
@@ -325,6 +326,7 @@ async def engine(
     others: Mapping[str, Contract] | None = None,
     boundary: Callable[[str], None] = lambda _name: None,
     lose: str | None = None,
+    traces: Traces = UNTRACED,
 ) -> AsyncGenerator[Rig]:
     """Open the journal in `folder`, recover, and run the engine until the block ends."""
     clock = clock or Clock()
@@ -334,7 +336,7 @@ async def engine(
     settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
     (folder / "run").mkdir(exist_ok=True)
     async with open_journal(settings, clock=clock, new_id=lambda: uuid4().hex) as journal:
-        rig = _build(journal, provider, clock, terms, bounds or limits(), boundary, lose)
+        rig = _build(journal, provider, clock, terms, bounds or limits(), boundary, lose, traces)
         rig.recovered = await rig.engine.recover()
         rig.posture.confirmed = confirmed
         provider.late = rig.dispatcher.late
@@ -353,6 +355,7 @@ def _build(
     bounds: Limits,
     boundary: Callable[[str], None],
     lose: str | None,
+    traces: Traces,
 ) -> Rig:
     posture = Posture(fence=None, confirmed=True)
     around = Surroundings(
@@ -365,6 +368,7 @@ def _build(
         clock=clock,
         machine=clock.machine,
         boundary=boundary,
+        traces=traces,
         lose=lose,
     )
     identity = Identity(
