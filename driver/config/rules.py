@@ -5,6 +5,7 @@ it looks at, and returns the key that it would have changed, with the reason, or
 key that is wrong by itself: see `driver.config.document.salvage`.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -95,10 +96,11 @@ def _checks(chain: tuple[Table, ...]) -> Iterator[Callable[[], Found]]:
         case (
             _,
             (McpProviderTable() | CommandProviderTable() | HttpProviderTable()) as provider,
-            _,
+            ToolTable() as tool,
             CompensateTable() as compensation,
         ):
             yield from (partial(rule, compensation, provider) for rule in COMPENSATION)
+            yield partial(_compensation_keeps_secrets, compensation, provider, tool)
         case _:
             pass
 
@@ -377,6 +379,25 @@ def _compensation_exists(compensation: CompensateTable, provider: ProviderTable)
         return None
     declared = ", ".join(sorted(provider.tools))
     return Clash("tool", f'found "{compensation.tool}"; allowed: a tool of the same provider ({declared})')
+
+
+def _compensation_keeps_secrets(
+    compensation: CompensateTable, provider: ProviderTable, tool: ToolTable
+) -> Found:
+    """What is withheld of a call must be withheld of the call that takes it back."""
+    if not any(path.partition(".")[0] == "arguments" for path in tool.redact):
+        return None
+    target = provider.tools.get(compensation.tool)
+    withheld = () if target is None else target.redact
+    for name, value in compensation.arguments.items():
+        repeats = "arguments" in json.dumps(value)
+        if repeats and not any(covers(path, ("arguments", name)) for path in withheld):
+            return Clash(
+                "arguments",
+                f'"{name}" may repeat what redact withholds of the call: declare '
+                f'redact = ["arguments.{name}"] for the tool "{compensation.tool}", too',
+            )
+    return None
 
 
 DRIVER: Final = (_sockets_fit,)

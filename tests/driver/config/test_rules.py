@@ -101,6 +101,17 @@ def clashes(text: str) -> list[str]:
             '[providers.x.tools.t.compensate] tool: found "u", which has effect = "read"',
         ),
         (
+            STDIO + TOOL + 'redact = ["arguments.body"]\n' + COMPENSATE + 'tool = "u"\n'
+            'arguments = { text = "=arguments.body" }',
+            '[providers.x.tools.t.compensate] arguments: "text" may repeat what redact withholds',
+        ),
+        (
+            STDIO + TOOL + 'redact = ["arguments.body"]\n' + COMPENSATE + 'tool = "u"\n'
+            'arguments = { text = "=arguments.body" }\n'
+            '[providers.x.tools.u]\nredact = ["arguments.other"]',
+            '[providers.x.tools.t.compensate] arguments: "text" may repeat what redact withholds',
+        ),
+        (
             SHELL + COMPENSATE + 'tool = "u"',
             '[providers.x.tools.t.compensate] tool: found "u"; allowed: a tool of the same',
         ),
@@ -129,6 +140,11 @@ def test_a_contradiction_names_the_key_to_change(text: str, expected: str) -> No
         STDIO + COMPENSATE + 'tool = "served_only"',
         STDIO + COMPENSATE + 'tool = "t"',
         SHELL + COMPENSATE + 'tool = "t"',
+        STDIO + TOOL + 'redact = ["arguments.body"]\n' + COMPENSATE + 'tool = "u"\n'
+        'arguments = { text = "=arguments.body", id = "=receipt" }\n'
+        '[providers.x.tools.u]\nredact = ["arguments.text"]',
+        STDIO + TOOL + 'redact = ["result.body"]\n' + COMPENSATE + 'tool = "u"\n'
+        'arguments = { text = "=arguments.body" }',
         STDIO + TOOL + 'receipt = "result.a"\nredact = ["result.a.id", "result.b", "arguments.a"]',
         STDIO + TOOL + 'receipt = "result.*.id | [0]"\nredact = ["result.a.id"]',
     ],
