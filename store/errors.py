@@ -29,6 +29,7 @@ StoreError
 │   ├── BackupUnwritable         the operating system refused
 │   ├── BackupEmpty              there is no journal yet
 │   └── BackupDamaged            the journal does not hold what it says
+├── ScratchFailed                no place for the projections that are made again beside the journal
 ├── JournalClosed                asked after the journal was closed
 ├── QueueFull                    too many lazy writes wait
 └── ImpossibleEvent              an event that contradicts the journal: a bug of ours
@@ -366,6 +367,17 @@ class BackupDamaged(BackupRefused):
             path,
             f"no backup was made: the journal is damaged ({subject}: {problem}; {count} findings)",
             "Run 'effectd verify', and keep the backups that you have.",
+        )
+
+
+class ScratchFailed(StoreError):
+    """The projections cannot be made again beside the journal: the temporary database does not work."""
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(
+            f"the projections could not be made again in a temporary file: {detail}. "
+            "The journal is as it was. Make room in the temporary folder, or name another one in TMPDIR."
         )
 
 

@@ -178,6 +178,9 @@ class Ledger:
     Set where projections are made again: what was pruned has left holes between the old ones.
     """
 
+    rewritten: int = 0
+    """How often something that was recorded was erased: what was read of it before does not hold any more."""
+
     def execute(self, name: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> sqlite3.Cursor:
         """Run the statement `name` of `store/sql/`."""
         return self.connection.execute(STATEMENTS[name], parameters)

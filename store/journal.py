@@ -15,8 +15,8 @@ import asyncio
 import sqlite3
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -187,6 +187,7 @@ class Journal:
         self._room = anyio.Event()
         self._wake = anyio.Event()
         self._hold = anyio.Lock()
+        self._looking = 0
         self._idle = False
         """Whether nobody wants anything, and secrets can be erased."""
         self._debt = NO_DEBT
@@ -244,8 +245,20 @@ class Journal:
 
     @property
     def is_held(self) -> bool:
-        """Whether the file stands still, and the `-wal` grows: no time for writing much that can wait."""
-        return self._writer.held
+        """Whether the file stands still, and the `-wal` grows, or somebody looks at all of it.
+
+        No time for pruning.
+        """
+        return self._writer.held or self._looking > 0
+
+    @contextmanager
+    def unpruned(self) -> Generator[None]:
+        """Let `is_held` say that nothing is to be pruned while the block lasts."""
+        self._looking += 1
+        try:
+            yield
+        finally:
+            self._looking -= 1
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[Path]:

@@ -1,22 +1,26 @@
-"""The projections made again from the events: what `effectd verify --deep` compares with.
+"""The projections made again from the events, beside the journal: what `effectd verify --deep` compares with.
 
 Part of `store`; imports its own modules. The code that projects is the one that runs when an event is
-recorded (`store.tables`), on a journal in memory that begins with what pruning has left of the runs.
+recorded (`store.tables`), on a database of its own that begins with what pruning has left of the runs. That
+database is SQLite's own temporary one: beyond its cache it is in a file that no name leads to, so that
+memory stays bounded however long the journal is.
+
+Identities come from the events' content, rowids from their rows; the journal's own projections are not asked.
 """
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
-from itertools import zip_longest
+from collections.abc import Mapping
 from typing import Any, Final
 
 from store import schema
-from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused
+from store.errors import ScratchFailed
+from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused, EventData
 from store.head import Ledger, new_head
 from store.projection import Fact
-from store.records import Origin, StoredEvent
+from store.records import Origin, RunId
 from store.tables import (
+    Row,
     find_command,
     find_operation,
     project_again,
@@ -29,92 +33,137 @@ from store.view import View
 from store.wire import from_json
 
 PROJECTIONS: Final = ("runs", "run_links", "commands", "operations", "attempts", "evidence")
-_PAGE: Final = 256
-_PAGE_BYTES: Final = 64_000_000
-"""The bodies of one page: what the comparison holds in memory of the events."""
+_CACHE_KIB: Final = 65_536
+"""What the temporary database keeps in memory."""
+_CACHED_STATEMENTS: Final = 64
+_INDEXES: Final = "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
 
-def differences(view: View) -> Iterator[tuple[str, str]]:
-    """Yield table and problem for each row that is not what the events make of it, and for the counts.
+class Unprojectable(Exception):
+    """An event that the projections cannot take: its content, or another event, is damaged."""
 
-    An event that cannot be projected ends the comparison with a word about it.
+    def __init__(self, seq: int, error: Exception) -> None:
+        self.seq = seq
+        super().__init__(f"event {seq} cannot be projected: {type(error).__name__}: {error}")
+
+
+class Rebuilt:
+    """The projections of a journal's events so far. `close` it.
+
+    Nothing of the journal is changed, and its errors pass as they are. Raises `ScratchFailed` where the
+    temporary database does not work.
     """
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        schema.migrate(connection)
+
+    def __init__(self, view: View) -> None:
         head = view.ledger.head
-        fresh = new_head(file_id=head.file_id, journal_id=head.journal_id, created_at=head.created_at)
-        rebuilt = Ledger(connection, fresh)
-        connection.execute("BEGIN")
-        _seed(rebuilt, view)
-        for event in _events(view):
-            try:
-                replay(rebuilt, event, view)
-            except Exception as error:  # noqa: BLE001 - whatever a damaged event leads to
-                yield "events", f"event {event.seq} cannot be projected: {type(error).__name__}: {error}"
-                return
-        for table in PROJECTIONS:
-            yield from _compare(table, view.ledger, rebuilt)
-        if dict(rebuilt.head.counts) != dict(view.counts()):
-            yield (
-                "journal",
-                f"counts {dict(view.counts())} are kept, and the events make {dict(rebuilt.head.counts)}",
+        try:
+            # it is made in the owner's thread, and may be closed in another one
+            self._connection: Final = sqlite3.connect(
+                "", isolation_level=None, cached_statements=_CACHED_STATEMENTS, check_same_thread=False
             )
+            self._prepare()
+        except sqlite3.OperationalError as error:
+            raise ScratchFailed(str(error)) from error
+        fresh = new_head(file_id=head.file_id, journal_id=head.journal_id, created_at=head.created_at)
+        self.ledger: Final = Ledger(self._connection, fresh)
+        self.after = 0
+        """The newest event that is projected."""
+        self._seed(view)
 
+    def _prepare(self) -> None:
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+        schema.migrate(self._connection)
+        for (name,) in self._connection.execute(_INDEXES).fetchall():
+            self._connection.execute(f"DROP INDEX {name}")  # whatever they are for, nobody asks for it here
+        self._connection.execute("BEGIN")
 
-def _events(view: View) -> Iterator[StoredEvent]:
-    after = 0
-    while page := view.events(after, _PAGE, _PAGE_BYTES):
-        yield from page
-        after = page[-1].seq
+    def close(self) -> None:
+        """Forget everything."""
+        self._connection.close()
 
+    def follow(self, view: View, limit: int) -> int:
+        """Project the next events, at most `limit`; return how many there were. Raises `Unprojectable`."""
+        rows = view.ledger.execute("events_to_project", (self.after, limit)).fetchall()
+        for row in rows:
+            payload = _payload(view, row)
+            try:
+                self._project(row, payload)
+            except sqlite3.OperationalError as error:
+                raise ScratchFailed(str(error)) from error
+            except Exception as error:
+                raise Unprojectable(row[0], error) from error
+            self.after = row[0]
+        return len(rows)
 
-def _seed(ledger: Ledger, source: View) -> None:
-    """Begin with what pruned events have left of their runs."""
-    traces = source.ledger.execute("all_traces").fetchall()
-    for run, run_id, ended, outcome, first_at, last_at, _ in traces:
-        ledger.execute("seed_run", (run, run_id, ended, outcome, first_at, last_at))
-    for run, *_, resumes in traces:
-        for resumed in json.loads(resumes):
-            ledger.execute("seed_run_link", (run, resumed))
+    def _seed(self, view: View) -> None:
+        """Begin with what pruned events have left of their runs."""
+        traces = view.ledger.execute("all_traces").fetchall()
+        for run, run_id, ended, outcome, first_at, last_at, _ in traces:
+            self.ledger.execute("seed_run", (run, run_id, ended, outcome, first_at, last_at))
+        for run, *_, resumes in traces:
+            for resumed in json.loads(resumes):
+                self.ledger.execute("seed_run_link", (run, resumed))
 
-
-def replay(ledger: Ledger, event: StoredEvent, source: View) -> None:
-    """Project one stored event again. `source` has the payloads, which are not rebuilt.
-
-    Of an event that was erased, what is left serves. Rows get the rowids that they had. Raises whatever a
-    damaged event leads to.
-    """
-    run, command, operation = source.ledger.execute("event_place", (event.seq,)).fetchone()
-    known = event.run_id is not None and ledger.execute("run", (event.run_id,)).fetchone() is not None
-    ledger.rows = (None if known else run, command, operation)
-    frame: dict[str, Any] = json.loads(event.body or source.remains(event.seq) or b"")
-    data = from_json(event.kind, frame["data"])
-    if data.requeue_of is not None:
-        return  # it reports again what was projected long since
-    fact = Fact.of(event, data, Origin(frame["origin"]), base=event.seq - frame["seq"])
-    match data:
-        case CommandAccepted() | CommandRefused():
-            assert event.command_id is not None
-            earlier = find_command(ledger, event.command_id)
-            if earlier is None:
-                project_new_command(ledger, fact, data)
-            else:
-                project_again(ledger, fact, data, earlier)
-        case CommandCompleted() | CommandFailed():
-            assert event.command_id is not None
-            found = find_command(ledger, event.command_id)
-            assert found is not None
-            project_command(ledger, fact, data, found, source.command_payload(event.command_id))
-        case _ if event.operation_id is not None:
-            row = find_operation(ledger, event.operation_id)
-            assert row is not None
-            project_operation(ledger, fact, row, terminal=event.terminal)
-        case _:
+    def _project(self, row: Row, payload: bytes | None) -> None:
+        seq, kind, run, command, operation, body = row
+        frame: dict[str, Any] = json.loads(body)
+        data = from_json(kind, frame["data"])
+        if data.requeue_of is not None:
+            return  # it reports again what was projected long since
+        ledger, fact = self.ledger, _fact(seq, frame, data)
+        if fact.operation_id is not None and not isinstance(data, _OF_COMMANDS):
+            ledger.rows = (None, command, operation)
+            found = find_operation(ledger, fact.operation_id)
+            assert found is not None, "its operation was never accepted"
+            project_operation(ledger, fact, found, terminal=bool(frame["terminal"]))
+            return
+        ledger.rows = (self._unless_known(run, fact.run_id), command, operation)
+        if isinstance(data, CommandAccepted | CommandRefused):
+            self._project_command(fact, data)
+        elif isinstance(data, CommandCompleted | CommandFailed):
+            assert fact.command_id is not None
+            earlier = find_command(ledger, fact.command_id)
+            assert earlier is not None, "its command was never accepted"
+            project_command(ledger, fact, data, earlier, payload)
+        else:
             project_run(ledger, fact)
 
+    def _project_command(self, fact: Fact, data: CommandAccepted | CommandRefused) -> None:
+        assert fact.command_id is not None
+        earlier = find_command(self.ledger, fact.command_id)
+        if earlier is None:
+            project_new_command(self.ledger, fact, data)
+        else:
+            project_again(self.ledger, fact, data, earlier)
 
-def _compare(table: str, kept: Ledger, rebuilt: Ledger) -> Iterator[tuple[str, str]]:
-    pairs = zip_longest(kept.execute(f"all_{table}"), rebuilt.execute(f"all_{table}"))
-    for mine, theirs in pairs:
-        if mine != theirs:
-            yield table, f"{mine} is kept, and the events make {theirs}"
+    def _unless_known(self, run: int | None, run_id: RunId | None) -> int | None:
+        """Return the rowid that a run is to get; None where it has it already."""
+        known = run_id is not None and self.ledger.execute("run", (run_id,)).fetchone() is not None
+        return None if known else run
+
+
+_OF_COMMANDS: Final = (CommandAccepted, CommandRefused, CommandCompleted, CommandFailed)
+_RECEIPTS: Final = frozenset({CommandCompleted.KIND, CommandFailed.KIND})
+
+
+def _payload(view: View, row: Row) -> bytes | None:
+    """Return the `data` of the command that an event is the receipt of: it alone says how a run ended."""
+    _, kind, _, command, *_ = row
+    if kind not in _RECEIPTS:
+        return None
+    found = view.ledger.execute("payload_of_command", (command,)).fetchone()
+    return None if found is None else found[0]
+
+
+def _fact(seq: int, frame: Mapping[str, Any], data: EventData) -> Fact:
+    return Fact(
+        seq=seq,
+        at=frame["at"],
+        data=data,
+        run_id=frame["run_id"],
+        command_id=frame["command_id"],
+        operation_id=frame["operation_id"],
+        origin=Origin(frame["origin"]),
+        base=seq - frame["seq"],
+    )

@@ -6,20 +6,21 @@ rebuild every projection from the events and compare (`deep`). What they look at
 Nothing is changed by either. What is wrong is returned, never raised.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
 from store.checks import all_checks, bounded
+from store.comparison import Comparison
 from store.errors import DigestKeyMissing, DigestKeyWrong
-from store.findings import Finding, Progress, printable, unreadable
+from store.findings import Finding, Progress, unreadable
 from store.folder import entered
 from store.head import Head, Ledger, read_head
 from store.identity import read_identity
 from store.inspection import inspect, looking
 from store.journal import Journal
 from store.keys import DigestKey, find_key
-from store.rebuild import differences
 from store.settings import JournalSettings
 from store.view import View
 
@@ -31,39 +32,32 @@ __all__ = ["Finding", "Progress", "Report", "verify", "verify_file", "verify_jou
 def verify(view: View, progress: Report, *, deep: bool = False) -> tuple[Finding, ...]:
     """Return everything that is wrong with the journal that `view` sees. Takes as long as it takes.
 
-    `deep` also rebuilds every projection from the events, in memory, and compares.
+    `deep` also rebuilds every projection from the events, in a temporary file, and compares.
     """
     findings: list[Finding] = []
-    for check in all_checks():
-        try:
-            while (reached := check.page(view)) is not None:
-                progress(reached)
-        except Exception as error:  # noqa: BLE001 - what one check chokes on must not keep the others from looking
-            findings.append(Finding(check=check.name, subject="journal", problem=unreadable(error)))
-        findings += check.findings
-    if deep and not findings:
-        findings += _compared(view)
+    with closing(Comparison()) as comparison:
+        for check in (*all_checks(), *((comparison,) if deep else ())):
+            try:
+                while (reached := check.page(view)) is not None:
+                    progress(reached)
+            except Exception as error:  # noqa: BLE001 - what one check chokes on must not keep the others from looking
+                findings.append(Finding(check=check.name, subject="journal", problem=unreadable(error)))
+            findings += check.findings
     return tuple(findings)
 
 
-def _compared(view: View) -> Iterator[Finding]:
-    try:
-        for table, problem in differences(view):
-            yield Finding(check="projections", subject=table, problem=printable(problem))
-    except Exception as error:  # noqa: BLE001 - a row that cannot even be compared is no less wrong
-        yield Finding(check="projections", subject="journal", problem=unreadable(error))
-
-
-async def verify_journal(journal: Journal, progress: Report) -> tuple[Finding, ...]:
+async def verify_journal(journal: Journal, progress: Report, *, deep: bool = False) -> tuple[Finding, ...]:
     """Return everything that is wrong with a running journal, looked at in pages between its commits.
 
-    Raises `JournalFailed` where SQLite itself reports corruption: then the daemon stops anyway.
+    `deep` as in `verify`. Nothing is pruned meanwhile. Raises `JournalFailed` where SQLite itself reports
+    corruption: then the daemon stops anyway; and `ScratchFailed`.
     """
     findings: list[Finding] = []
-    for check in bounded():
-        while (reached := await journal.read(check.page)) is not None:
-            progress(reached)
-        findings += check.findings
+    with closing(Comparison()) as comparison, journal.unpruned():
+        for check in (*bounded(), *((comparison,) if deep else ())):
+            while (reached := await journal.read(check.page)) is not None:
+                progress(reached)
+            findings += check.findings
     return tuple(findings)
 
 

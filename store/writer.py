@@ -170,6 +170,7 @@ class Writer:
         except sqlite3.Error as error:
             raise self._failed(error, during) from error
         self.holds_erased |= erased.anything
+        self.ledger.rewritten += erased.demanded
         if done.wrote or erased.anything:
             self._after_commit()
         if erased.demanded and not owing.due and not self.held:

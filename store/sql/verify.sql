@@ -102,20 +102,28 @@ WHERE x.command > ? ORDER BY x.command LIMIT ?;
 SELECT m.seq, m.digest, e.seq, e.body IS NULL
 FROM remains AS m LEFT JOIN events AS e ON e.seq = m.seq WHERE m.seq > ? ORDER BY m.seq LIMIT ?;
 
+-- name: events_to_project
+SELECT e.seq, e.kind, e.run, e.command, e.operation, coalesce(e.body, m.body)
+FROM events AS e LEFT JOIN remains AS m ON m.seq = e.seq
+WHERE e.seq > ? ORDER BY e.seq LIMIT ?;
+
+-- name: payload_of_command
+SELECT p.body FROM commands AS c CROSS JOIN payloads AS p ON p.seq = c.accepted_seq WHERE c.id = ?;
+
 -- name: all_runs
-SELECT * FROM runs ORDER BY id;
+SELECT * FROM runs WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: all_run_links
-SELECT * FROM run_links ORDER BY run, resumes;
+SELECT * FROM run_links WHERE (run, resumes) > (?, ?) ORDER BY run, resumes LIMIT ?;
 
 -- name: all_commands
-SELECT * FROM commands ORDER BY id;
+SELECT * FROM commands WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: all_operations
-SELECT * FROM operations ORDER BY id;
+SELECT * FROM operations WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: all_attempts
-SELECT * FROM attempts ORDER BY operation, attempt;
+SELECT * FROM attempts WHERE (operation, attempt) > (?, ?) ORDER BY operation, attempt LIMIT ?;
 
 -- name: all_evidence
-SELECT * FROM evidence ORDER BY operation, seq, attempt;
+SELECT * FROM evidence WHERE (operation, seq, attempt) > (?, ?, ?) ORDER BY operation, seq, attempt LIMIT ?;

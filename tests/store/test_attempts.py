@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from store.comparison import differences
 from store.events import AttemptEnded, Draft, OperationFailed, OperationSucceeded
 from store.journal import Journal
 from store.lifecycle import Effect, Source, State
-from store.rebuild import differences
 from store.records import OperationRecord
 from tests.store.conftest import Open
 from tests.store.drafts import (

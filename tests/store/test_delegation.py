@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from store.comparison import differences
 from store.events import Draft
 from store.journal import Journal
 from store.lifecycle import Effect, Source, State
-from store.rebuild import differences
 from store.records import JsonObject, OperationRecord, StoredEvent
 from tests.store.conftest import Open
 from tests.store.drafts import (

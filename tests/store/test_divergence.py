@@ -5,10 +5,10 @@ import json
 import pytest
 
 from store.checks import bounded
+from store.comparison import differences
 from store.events import Draft
 from store.journal import Journal
 from store.lifecycle import Effect
-from store.rebuild import differences
 from store.records import JsonObject, OperationRecord
 from tests.store.conftest import Open
 from tests.store.drafts import (

@@ -37,7 +37,7 @@ SCANS = {
     "marks": {"SCAN marks"},
     # parked events, of an index that holds no others, and no more than its LIMIT
     "count_dead_letters": {"SCAN (subquery-1)", "SCAN dead_letters USING INDEX dead_letters_parked"},
-    # once in the life of a history: sorts what is open, unsettled, parked or not acknowledged, and nothing else
+    # once in the life of a history: sorts what is open, unsettled, parked or not acknowledged
     "commands_to_record_again": {"SCAN d", "USE TEMP B-TREE FOR ORDER BY"},
 }
 
