@@ -8,12 +8,12 @@ Theory of operation
 Only what is declared is ever compensated, and only once: the compensation is an operation of its own, whose
 id follows from the forward one's, so what became of it is a question to the journal.
 
-It must not overtake what it takes back: while the forward operation runs, or an attempt of it may still
-land, it is refused. Where the forward effect is proven not to have happened there is nothing to take back,
-and nothing is called. Where nobody knows, whoever asks for this one compensation has decided to call it: a
-compensation has to bear that there was nothing to take back. A walk through a whole run asks for no
-operation in particular, so it needs proof that the effect happened. What a supervisor inferred is no proof,
-and changes neither.
+It must not overtake what it takes back: while the forward operation runs, or another attempt of it was asked
+for, or one may still land, it is refused. Where the forward effect is proven not to have happened there is
+nothing to take back, and nothing is called. Where nobody knows, whoever asks for this one compensation has
+decided to call it: a compensation has to bear that there was nothing to take back. A walk through a whole
+run asks for no operation in particular, so it needs proof that the effect happened. What a supervisor
+inferred is no proof, and changes neither.
 """
 
 from dataclasses import dataclass
@@ -67,6 +67,8 @@ class Facts:
     """What is true of the forward operation. `proven` is its effect by evidence above a supervisor's."""
 
     state: State
+    asked: bool
+    """Whether another attempt was asked for, and has not begun."""
     declared: bool
     proven: Effect
     lands_until: datetime | None
@@ -81,6 +83,8 @@ def decide(facts: Facts) -> Decision:
         return UNDECLARED
     if facts.state in OPEN:
         return Refused("still_running", f"it is {facts.state}: wait for its outcome, or cancel it")
+    if facts.asked:
+        return Refused("still_running", "another attempt of it was asked for: wait for it, or cancel it")
     if facts.lands_until is not None and facts.now < facts.lands_until:
         until = timestamp(facts.lands_until)
         return Refused("may_still_land", f"an attempt of it may still land until {until}: ask again then")

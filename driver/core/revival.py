@@ -58,7 +58,7 @@ class Facts:
     state: State
     runs: bool
     asked: bool
-    """Whether another attempt was asked for already, and has not begun."""
+    """Whether another attempt was asked for already, and has not begun; or its compensation has not ended."""
     erased: bool
     """Whether its arguments are gone."""
     proven: Judgement
@@ -154,7 +154,7 @@ _MESSAGES: Final[dict[Why, str]] = {
     **_CLAIM,
     "unknown_operation": "this journal has no such operation: check the id",
     "not_ended": "it has not ended: wait for its outcome, or cancel it",
-    "still_running": "an attempt of it runs, or was asked for already: wait for its outcome",
+    "still_running": "an attempt of it, or its compensation, runs or was asked for: wait for its outcome",
     "already_occurred": "it has happened, and is not done twice: send a new command if another one is meant",
     "arguments_erased": "its arguments were erased, so it cannot be called again: send a new command",
     "expired": "its command has expired, and no attempt may begin after that: send a new command",

@@ -25,13 +25,12 @@ from driver.core.commands import (
     ToolCallData,
     TriageData,
 )
-from driver.core.identity import compensation_id
 from driver.engine.annotations import record_annotation
 from driver.engine.approvals import record_decision
 from driver.engine.endings import end_at_rest
 from driver.engine.erasing import record_erasure
 from driver.engine.history import runs
-from driver.engine.proof import asked_for, operation_of
+from driver.engine.proof import asked_for, compensation_of, operation_of
 from driver.engine.queue import Waiting
 from driver.engine.verdicts import record_verdict
 from store.events import CommandCompleted, CommandFailed, OperationNotExecuted
@@ -169,9 +168,7 @@ def _subject(tx: Transaction, command: CommandRecord) -> OperationRecord | None:
     about = operation_of(tx, command) if command.kind in (RetryData.KIND, CompensateData.KIND) else None
     if about is None or command.kind == RetryData.KIND:
         return None if about is None else tx.operation(about)
-    compensation = tx.command(compensation_id(about))
-    executed = None if compensation is None else compensation.operation_id
-    return None if executed is None else tx.operation(executed)
+    return compensation_of(tx, about)
 
 
 def _cancel(tx: Transaction, operation: OperationRecord) -> Effects:

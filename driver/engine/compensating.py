@@ -40,7 +40,7 @@ from driver.engine.dispatcher import Dispatcher
 from driver.engine.errands import Errand, Postponed
 from driver.engine.history import arguments_of
 from driver.engine.news import until
-from driver.engine.proof import evident
+from driver.engine.proof import asked_for, compensation_of, evident
 from driver.engine.queue import Waiting
 from driver.engine.retrying import standing
 from driver.engine.surroundings import Surroundings
@@ -58,13 +58,6 @@ from store.records import (
 )
 from store.transaction import Transaction
 from store.view import View
-
-
-def compensation_of(view: View, forward: OperationId) -> OperationRecord | None:
-    """Return the compensation of an operation; None where there is none."""
-    command = view.command(compensation_id(forward))
-    found = None if command is None else command.operation_id
-    return None if found is None else view.operation(found)
 
 
 class Compensator:
@@ -100,6 +93,7 @@ class Compensator:
         decision = decide(
             Facts(
                 state=forward.state,
+                asked=asked_for(view, forward.operation_id) is not None,
                 # a walk looks first at what happened, and then at whether it can be taken back
                 declared=declared is not None or certain,
                 proven=known.proven.effect,

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from driver.core.commands import RetryData
 from driver.core.contracts import Contract
+from driver.core.identity import compensation_id
 from driver.core.landing import ELSEWHERE, landed_by
 from driver.core.retry import Case
 from driver.core.revival import Facts, proof
@@ -42,6 +43,13 @@ def asked_for(
         if asks and not has_begun(record, command):
             return command
     return None
+
+
+def compensation_of(view: View, forward: OperationId) -> OperationRecord | None:
+    """Return the compensation of an operation; None where there is none."""
+    command = view.command(compensation_id(forward))
+    found = None if command is None else command.operation_id
+    return None if found is None else view.operation(found)
 
 
 def operation_of(view: View, command: CommandRecord) -> OperationId | None:

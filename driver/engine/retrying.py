@@ -26,7 +26,7 @@ from driver.engine.dispatcher import Dispatcher
 from driver.engine.errands import Errand
 from driver.engine.history import has_begun
 from driver.engine.news import until
-from driver.engine.proof import asked_for, facts
+from driver.engine.proof import asked_for, compensation_of, facts
 from driver.engine.queue import Waiting
 from driver.engine.surroundings import Surroundings
 from store.events import CommandCompleted, CommandFailed
@@ -87,7 +87,10 @@ class RetryCommand:
         record = view.operation(operation_id)
         if record is None:
             return UNKNOWN_OPERATION
-        asked = asked_for(view, operation_id, beside=asking) is not None
+        compensation = compensation_of(view, operation_id)
+        asked = asked_for(view, operation_id, beside=asking) is not None or (
+            compensation is not None and compensation.state not in ENDED
+        )
         return refusal(facts(view, record, self._terms, self._machine, asked=asked))
 
     def _place(self, view: View, errand: Errand, operation_id: OperationId) -> Waiting | None:

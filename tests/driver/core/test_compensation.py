@@ -16,7 +16,13 @@ from store.records import JsonObject, JsonValue
 
 T0 = datetime(2026, 11, 29, 10, 40, tzinfo=UTC)
 FACTS = Facts(
-    state=State.SUCCEEDED, declared=True, proven=Effect.OCCURRED, lands_until=None, now=T0, certain=False
+    state=State.SUCCEEDED,
+    asked=False,
+    declared=True,
+    proven=Effect.OCCURRED,
+    lands_until=None,
+    now=T0,
+    certain=False,
 )
 LATER = T0 + timedelta(seconds=1)
 
@@ -29,6 +35,7 @@ LATER = T0 + timedelta(seconds=1)
         (replace(FACTS, declared=False), "no_compensation_declared"),
         (replace(FACTS, state=State.STARTED), "still_running"),
         (replace(FACTS, state=State.ACCEPTED), "still_running"),
+        (replace(FACTS, state=State.UNKNOWN, asked=True), "still_running"),
         (replace(FACTS, lands_until=LATER), "may_still_land"),
         (replace(FACTS, lands_until=T0), "due"),
         (replace(FACTS, proven=Effect.NONE), "needless"),
@@ -48,6 +55,7 @@ def test_the_decision_is_named(facts: Facts, expected: str) -> None:
     st.builds(
         Facts,
         state=st.sampled_from(State),
+        asked=st.booleans(),
         declared=st.booleans(),
         proven=st.sampled_from(Effect),
         lands_until=st.sampled_from([None, T0, LATER]),
@@ -58,7 +66,11 @@ def test_the_decision_is_named(facts: Facts, expected: str) -> None:
 def test_nothing_is_taken_back_that_may_still_happen_or_never_did(facts: Facts) -> None:
     """A second statement of the decision."""
     found = decide(facts)
-    over = facts.state not in OPEN and (facts.lands_until is None or facts.now >= facts.lands_until)
+    over = (
+        facts.state not in OPEN
+        and not facts.asked
+        and (facts.lands_until is None or facts.now >= facts.lands_until)
+    )
     if isinstance(found, Due | Needless):
         assert facts.declared
         assert over

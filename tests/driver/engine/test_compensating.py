@@ -18,7 +18,7 @@ from store.lifecycle import Effect, State
 from store.records import CommandId, JsonObject, JsonValue, OperationId, OperationRecord, Origin
 from store.view import View
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
-from tests.driver.engine.test_retrying import receipt, receipt_now, say
+from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again, receipt, receipt_now, refused, say
 
 pytestmark = pytest.mark.anyio
 
@@ -191,6 +191,27 @@ async def test_it_does_not_overtake_what_it_takes_back(tmp_path: Path) -> None:
         rig.clock.ahead = timedelta(seconds=61)
         await compensate(rig, "undo-3")
         assert (await receipt(rig, "undo-3"))[1]["effect"] == "occurred"
+
+
+async def test_it_waits_for_an_attempt_that_was_asked_for(tmp_path: Path) -> None:
+    """A retry that waits for its turn would land behind what takes it back: refused, either way round."""
+    provider = ScriptedProvider(answers=[GONE])
+    contract = replace(DEDUPLICATING, compensate=FORWARD.compensate)
+    async with engine(tmp_path, provider, contract=contract, others=UNDO) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        rig.posture.confirmed = False
+        await ask_again(rig)
+        await compensate(rig, "undo-1")
+        assert (await receipt(rig, "undo-1"))[1]["code"] == "still_running"
+        await rig.intake.deliver([command("command.cancel", "cancel-1", target_command_id="retry-1")])
+        await receipt(rig)
+        await compensate(rig, "undo-2")
+        assert await refused(rig, "retry-2") == "still_running"
+        rig.posture.confirmed = True
+        rig.engine.pump()
+        assert (await receipt(rig, "undo-2"))[1]["effect"] == "occurred"
+    assert [item.tool for item in provider.executed] == ["act", "undo"]
 
 
 async def test_an_effect_that_never_happened_needs_no_compensation(tmp_path: Path) -> None:
