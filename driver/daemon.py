@@ -23,7 +23,7 @@ import anyio
 import anyio.abc
 import structlog
 
-from driver import assembly, faults, notify, triage, watchdog
+from driver import assembly, faults, notify, orphans, triage, watchdog
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
@@ -201,6 +201,7 @@ class Daemon:
             own = await OwnWatermark.of(self.journal)
             self.journal.subscribe(own.move)
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(orphans.bury)
             await tasks.start(serve_local, self, LocalSettings(runtime_dir=self._config.driver.runtime_dir))
             await self._start(tasks)
             tasks.start_soon(self._heed, signals)

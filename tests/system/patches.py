@@ -12,6 +12,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+import anyio
+
 from driver.core.answers import Repeat
 from driver.core.commands import ToolCallData
 from driver.core.conclusion import Attempted
@@ -161,6 +163,11 @@ def nothing_lands() -> None:
     Terms.is_closed = closed  # type: ignore[method-assign]
 
 
+def no_burials() -> None:
+    """Bury nobody."""
+    vars(import_module("driver.orphans"))["bury"] = anyio.sleep_forever
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
@@ -176,6 +183,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             no_readoption,
             nothing_lands,
             no_hold,
+            no_burials,
         )
     }
 )
