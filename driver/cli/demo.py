@@ -46,11 +46,13 @@ class DemoUnprepared(DemoFailed):
 @json_option
 @click.pass_context
 def demo(ctx: click.Context, *, as_json: bool) -> None:
-    """Play the whole story in under a minute, on real processes.
+    """Play the whole story in about a minute, on real processes.
 
     One commit through effectd; the same through a driver that remembers in memory, which commits twice; and
-    again through effectd, killed at the worst moment. What happened is counted in the repository itself: the
-    exit code is 1 where a count is not as promised. Nothing is left behind.
+    again through effectd, killed at the worst moment. Then the way back: a probe finds the lost commit, a
+    guess and a person settle what no probe can find, and a commit is taken back, once. What happened is
+    counted in the repository itself: the exit code is 1 where a count is not as promised. Nothing is left
+    behind.
     """
     try:
         played = anyio.run(perform, Narrator(_quiet_console() if as_json else _console()))
