@@ -103,6 +103,9 @@ class Comparison(Finder):
         # what stands behind the end of a full page may be on the other side's next one
         ends = [rows[-1][:width] for rows in (mine, theirs) if len(rows) == ROWS]
         end = min(ends, default=None)
+        if mine == theirs:
+            self._compared += len(mine)
+            mine = theirs = []
         for key, (mine_, theirs_) in _pairs(mine, theirs, width):
             if end is not None and key > end:
                 break

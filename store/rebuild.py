@@ -11,15 +11,18 @@ Identities come from the events' content, rowids from their rows; the journal's 
 import json
 import sqlite3
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import fields, replace
+from typing import Any, Final, cast
 
 from store import schema
 from store.errors import ScratchFailed
 from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused, EventData
-from store.head import Ledger, new_head
-from store.projection import Fact
-from store.records import Origin, RunId
+from store.head import Head, Ledger, new_head
+from store.lifecycle import State
+from store.projection import Fact, listed
+from store.records import OperationId, Origin, RunId
 from store.tables import (
+    OperationRow,
     Row,
     find_command,
     find_operation,
@@ -37,6 +40,27 @@ _CACHE_KIB: Final = 65_536
 """What the temporary database keeps in memory."""
 _CACHED_STATEMENTS: Final = 64
 _INDEXES: Final = "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
+
+
+_RECENT_MAX: Final = 256
+"""Operations, and runs, that are not read again for their next event."""
+
+
+class _Counting(Head):
+    """A head that counts in place, which a million events need not copy."""
+
+    @classmethod
+    def of(cls, head: Head) -> "_Counting":
+        values = {item.name: getattr(head, item.name) for item in fields(head)}
+        return cls(**{**values, "counts": dict(head.counts)})
+
+    def moved(self, before: State | None, after: State | None) -> "_Counting":
+        counts = cast("dict[State, int]", self.counts)
+        if before is not None:
+            counts[before] -= 1
+        if after is not None:
+            counts[after] += 1
+        return self
 
 
 class Unprojectable(Exception):
@@ -65,7 +89,12 @@ class Rebuilt:
         except sqlite3.OperationalError as error:
             raise ScratchFailed(str(error)) from error
         fresh = new_head(file_id=head.file_id, journal_id=head.journal_id, created_at=head.created_at)
-        self.ledger: Final = Ledger(self._connection, fresh)
+        self.ledger: Final = Ledger(self._connection, _Counting.of(fresh))
+        self._has_histories: Final = view.base > 0
+        self._runs: Final[set[RunId]] = set()
+        """Some of those that are there."""
+        self._recent: Final[dict[OperationId, OperationRow]] = {}
+        """Operations as of their newest event."""
         self.after = 0
         """The newest event that is projected."""
         self._seed(view)
@@ -107,17 +136,16 @@ class Rebuilt:
 
     def _project(self, row: Row, payload: bytes | None) -> None:
         seq, kind, run, command, operation, body = row
-        frame: dict[str, Any] = json.loads(body)
+        frame: dict[str, Any] = json.loads(body.decode("ascii"))
         data = from_json(kind, frame["data"])
         if data.requeue_of is not None:
             return  # it reports again what was projected long since
         ledger, fact = self.ledger, _fact(seq, frame, data)
         if fact.operation_id is not None and not isinstance(data, _OF_COMMANDS):
-            ledger.rows = (None, command, operation)
-            found = find_operation(ledger, fact.operation_id)
-            assert found is not None, "its operation was never accepted"
-            project_operation(ledger, fact, found, terminal=bool(frame["terminal"]))
+            self._project_operation(fact, fact.operation_id, terminal=bool(frame["terminal"]))
             return
+        if fact.operation_id is not None:
+            self._recent.pop(fact.operation_id, None)
         ledger.rows = (self._unless_known(run, fact.run_id), command, operation)
         if isinstance(data, CommandAccepted | CommandRefused):
             self._project_command(fact, data)
@@ -131,15 +159,30 @@ class Rebuilt:
 
     def _project_command(self, fact: Fact, data: CommandAccepted | CommandRefused) -> None:
         assert fact.command_id is not None
-        earlier = find_command(self.ledger, fact.command_id)
+        # only a later history of the file takes a command again
+        earlier = find_command(self.ledger, fact.command_id) if self._has_histories else None
         if earlier is None:
             project_new_command(self.ledger, fact, data)
         else:
             project_again(self.ledger, fact, data, earlier)
 
+    def _project_operation(self, fact: Fact, operation_id: OperationId, *, terminal: bool) -> None:
+        row = self._recent.pop(operation_id, None) or find_operation(self.ledger, operation_id)
+        assert row is not None, "its operation was never accepted"
+        made = project_operation(self.ledger, fact, row, terminal=terminal)
+        if not terminal:  # more follows, soon
+            if len(self._recent) == _RECENT_MAX:
+                self._recent.pop(next(iter(self._recent)))
+            self._recent[operation_id] = replace(row, record=made.after, listed=listed(made.after))
+
     def _unless_known(self, run: int | None, run_id: RunId | None) -> int | None:
         """Return the rowid that a run is to get; None where it has it already."""
-        known = run_id is not None and self.ledger.execute("run", (run_id,)).fetchone() is not None
+        if run_id is None or run_id in self._runs:
+            return None
+        known = self.ledger.execute("run", (run_id,)).fetchone() is not None
+        if len(self._runs) == _RECENT_MAX:
+            self._runs.clear()
+        self._runs.add(run_id)
         return None if known else run
 
 

@@ -157,8 +157,13 @@ def find_operation(ledger: Ledger, operation_id: str) -> OperationRow | None:
     return None if row is None else operation_row(row)
 
 
+_encode: Final = json.JSONEncoder(
+    separators=(",", ":"), allow_nan=False
+).encode  # `dumps` makes one each time
+
+
 def _as_text(value: object) -> str | None:
-    return None if value is None else json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return None if value is None else _encode(value)
 
 
 def _touch_run(ledger: Ledger, run_id: RunId, at: Timestamp) -> int:

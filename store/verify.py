@@ -6,15 +6,16 @@ rebuild every projection from the events and compare (`deep`). What they look at
 Nothing is changed by either. What is wrong is returned, never raised.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
+from store.apart import apart, pays
 from store.checks import all_checks, bounded
 from store.comparison import Comparison
 from store.errors import DigestKeyMissing, DigestKeyWrong
-from store.findings import Finding, Progress, unreadable
+from store.findings import Check, Finding, Progress, unreadable
 from store.folder import entered
 from store.head import Head, Ledger, read_head
 from store.identity import read_identity
@@ -34,16 +35,33 @@ def verify(view: View, progress: Report, *, deep: bool = False) -> tuple[Finding
 
     `deep` also rebuilds every projection from the events, in a temporary file, and compares.
     """
-    findings: list[Finding] = []
     with closing(Comparison()) as comparison:
-        for check in (*all_checks(), *((comparison,) if deep else ())):
-            try:
-                while (reached := check.page(view)) is not None:
-                    progress(reached)
-            except Exception as error:  # noqa: BLE001 - what one check chokes on must not keep the others from looking
-                findings.append(Finding(check=check.name, subject="journal", problem=unreadable(error)))
-            findings += check.findings
+        return _look(view, progress, (*all_checks(), *((comparison,) if deep else ())))
+
+
+def _look(view: View, progress: Report, checks: Sequence[Check]) -> tuple[Finding, ...]:
+    findings: list[Finding] = []
+    for check in checks:
+        try:
+            while (reached := check.page(view)) is not None:
+                progress(reached)
+        except Exception as error:  # noqa: BLE001 - what one check chokes on must not keep the others from looking
+            findings.append(Finding(check=check.name, subject="journal", problem=unreadable(error)))
+        findings += check.findings
     return tuple(findings)
+
+
+def _look_deeply(path: Path, view: View, progress: Report) -> tuple[Finding, ...]:
+    """Look with two processors, where there are two and it pays."""
+    if not pays(view.ledger.head):
+        return verify(view, progress, deep=True)
+    with apart(path) as other:
+        findings = verify(view, progress)
+        compared = other.wait(progress)
+    if compared is None:
+        with closing(Comparison()) as comparison:
+            compared = _look(view, progress, (comparison,))
+    return findings + compared
 
 
 async def verify_journal(journal: Journal, progress: Report, *, deep: bool = False) -> tuple[Finding, ...]:
@@ -77,7 +95,7 @@ def verify_file(
         key, lost = _key(folder.path, head)
         with looking(path) as connection:
             view = View(Ledger(connection, read_head(connection), key), now, has_room=lambda: False)
-            return lost + verify(view, progress, deep=deep)
+            return lost + (_look_deeply(path, view, progress) if deep else verify(view, progress))
 
 
 def _key(folder: Path, head: Head) -> tuple[DigestKey | None, tuple[Finding, ...]]:

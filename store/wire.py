@@ -51,10 +51,10 @@ def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
     """
     try:
         event = BY_KIND[kind]
-        values: dict[str, Any] = {
-            name: tuple(value) if name in _TUPLES[kind] and value is not None else value
-            for name, value in data.items()
-        }
+        values = dict(data)
+        for name in _TUPLES[kind]:
+            if (value := values.get(name)) is not None:
+                values[name] = tuple(value)
         if "effect" in values:
             values["effect"] = Effect(values["effect"])
         return event(**values)

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from store.events import EventData
+from store.events import CommandAccepted, EventData
 from store.head import read_head, write_head
 from store.lifecycle import State
 from store.records import CommandId, Digest, JournalId, OperationId, Origin, RunId, Timestamp
@@ -91,7 +91,9 @@ class _Rows:
 
     def __init__(self, journal_id: JournalId) -> None:
         self.chain: str = journal_id
-        acceptance = replace(accepted(_N).data, payload_digest=_PAYLOAD)
+        acceptance = accepted(_N).data
+        assert isinstance(acceptance, CommandAccepted)
+        acceptance = replace(acceptance, payload_digest=_PAYLOAD)
         self._templates = [
             (data.KIND, _template(data, journal_id))
             for data in (acceptance, started(_N).data, succeeded(_N).data)
