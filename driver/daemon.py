@@ -281,6 +281,8 @@ class Daemon:
             link=self._link_facts(),
             integrity="ok",
             fault_injection=self._drill.words,
+            diverged=self._metrics.tallies.divergences,
+            duplicated=self._metrics.tallies.duplicated,
         )
 
     def withheld(self, tool: str) -> tuple[str, ...]:

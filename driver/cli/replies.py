@@ -60,6 +60,13 @@ class JournalFile(Reply):
     last_commit_at: datetime | None
 
 
+class Incidents(Reply):
+    """What somebody should look into, counted since the daemon's start."""
+
+    diverged: int = 0
+    duplicated: int = 0
+
+
 class Status(Reply):
     """`GET /v1/status`."""
 
@@ -73,6 +80,8 @@ class Status(Reply):
     counts: dict[str, int]
     unsettled: int
     oldest_unsettled_age_s: float | None
+    dead_letters: int = 0
+    incidents: Incidents = Incidents()
     journal: JournalFile
     fence: str | None
     integrity: str

@@ -107,6 +107,12 @@ def status_lines(found: Status, now: datetime) -> Iterator[RenderableType]:
     if found.fault_injection:
         yield labelled("FAULT DRILL", (", ".join(found.fault_injection), "bold red"))
     yield labelled("unsettled", _unsettled(found))
+    if found.dead_letters:
+        text = f"{found.dead_letters} events that the plane did not take: see GET /v1/dead-letters"
+        yield labelled("refused", (text, "bold yellow"))
+    for count, what in ((found.incidents.diverged, "diverged"), (found.incidents.duplicated, "duplicated")):
+        if count:
+            yield labelled("INCIDENTS", (f"{count} {what}: {_INCIDENTS[what]}", "bold red"))
     if waiting := found.counts.get(State.AWAITING_APPROVAL, 0):
         text = f"{waiting} wait for a person: see 'effectd ops --state {State.AWAITING_APPROVAL}'"
         yield labelled("approvals", (text, "bold yellow"))
@@ -118,6 +124,12 @@ def status_lines(found: Status, now: datetime) -> Iterator[RenderableType]:
     yield labelled("integrity", (found.integrity, "" if found.integrity == "ok" else "bold red"))
     yield labelled("journal_id", found.journal_id)
     yield labelled("boot_id", found.boot_id)
+
+
+_INCIDENTS: Final = {
+    "diverged": "proofs contradict each other; see operation.diverged in the log",
+    "duplicated": "a probe found an effect more than once; see effect_duplicated in the log",
+}
 
 
 def unsettled_lines(page: Page[Operation], now: datetime, flags: str = "") -> Iterator[RenderableType]:

@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 
 from driver.local import problems
 from driver.local.groups import (
+    about,
     copies,
     dead_letters,
     decisions,
@@ -25,7 +26,7 @@ from driver.local.groups import (
 )
 from driver.local.service import Service
 
-_GROUPS: Final = (
+GROUPS: Final = (
     status,
     operations,
     decisions,
@@ -42,10 +43,15 @@ _GROUPS: Final = (
 )
 
 
+_DESCRIBED: Final = tuple(endpoint for group in GROUPS for endpoint in group.ENDPOINTS)
+ENDPOINTS: Final = (*_DESCRIBED, about.endpoint_about(_DESCRIBED))
+"""Everything that is served."""
+
+
 def build(service: Service) -> Starlette:
     """Return the application. Nothing of it runs before it is served."""
     app = Starlette(
-        routes=[route for group in _GROUPS for route in group.routes(service)],
+        routes=[endpoint.route(service) for endpoint in ENDPOINTS],
         exception_handlers=problems.handlers(),
     )
     app.router.redirect_slashes = False

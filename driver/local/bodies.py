@@ -4,7 +4,6 @@ Part of `driver.local`; imports anyio, pydantic, starlette, `driver.core.strictj
 body is optional where every member of its model is.
 """
 
-from http import HTTPStatus
 from typing import TypeVar
 
 import anyio
@@ -51,13 +50,13 @@ async def _read(request: Request, limits: LocalLimits) -> bytes:
             raw += piece
             if len(raw) > limits.body_bytes_max:
                 detail = f"a body may have {limits.body_bytes_max:,} bytes"
-                raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, Code.BODY_TOO_LARGE, detail)
+                raise Problem(Code.BODY_TOO_LARGE, detail)
     if late.cancelled_caught:
         detail = f"the body was not whole within {limits.request_s:g} s"
-        raise Problem(HTTPStatus.REQUEST_TIMEOUT, Code.REQUEST_TIMEOUT, detail)
+        raise Problem(Code.REQUEST_TIMEOUT, detail)
     return bytes(raw)
 
 
 def _invalid(errors: dict[str, str]) -> Problem:
     detail = "; ".join(f"{name}: {text}" for name, text in errors.items())
-    return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, Code.INVALID_BODY, detail, errors=errors)
+    return Problem(Code.INVALID_BODY, detail, errors=errors)

@@ -16,7 +16,6 @@ longest for a request makes room for a new one; where all are busy, the new one 
 
 import asyncio
 import json
-from http import HTTPStatus
 from typing import Final, cast
 
 from uvicorn.config import Config
@@ -29,7 +28,6 @@ from driver.local.problems import PROBLEM_JSON, as_json
 from driver.local.settings import LocalLimits
 
 _BUSY: Final = Problem(
-    HTTPStatus.SERVICE_UNAVAILABLE,
     Code.BUSY,
     "this socket has all the connections that it may have, and all are in use: try again in a moment",
 )
@@ -108,7 +106,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP/1.1 request."""
-        self._answer_and_close(Problem(HTTPStatus.BAD_REQUEST, Code.INVALID_REQUEST, msg))
+        self._answer_and_close(Problem(Code.INVALID_REQUEST, msg))
 
     def _await_request(self) -> None:
         self._stop_waiting()

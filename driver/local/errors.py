@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
+from typing import Final
 
 from driver.config.sockets import SOCKET_PATH_BYTES_MAX
 
@@ -102,6 +103,7 @@ class Code(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     REQUEST_TIMEOUT = "request_timeout"
     BODY_TOO_LARGE = "body_too_large"
+    TOO_MANY_REQUESTS = "too_many_requests"
     INVALID_QUERY = "invalid_query"
     INVALID_BODY = "invalid_body"
     FENCED = "fenced"
@@ -143,19 +145,47 @@ class Code(StrEnum):
     INTERNAL = "internal"
 
 
+STATUSES: Final[Mapping[Code, HTTPStatus]] = {
+    Code.INVALID_REQUEST: HTTPStatus.BAD_REQUEST,
+    Code.BROWSER_REQUEST: HTTPStatus.FORBIDDEN,
+    Code.READ_ONLY_SOCKET: HTTPStatus.FORBIDDEN,
+    Code.NO_SUCH_PATH: HTTPStatus.NOT_FOUND,
+    Code.OPERATION_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    Code.COMMAND_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    Code.RUN_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    Code.DEAD_LETTER_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    Code.METHOD_NOT_ALLOWED: HTTPStatus.METHOD_NOT_ALLOWED,
+    Code.REQUEST_TIMEOUT: HTTPStatus.REQUEST_TIMEOUT,
+    Code.BODY_TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    Code.INVALID_QUERY: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Code.INVALID_BODY: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Code.TOO_MANY_REQUESTS: HTTPStatus.TOO_MANY_REQUESTS,
+    Code.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
+    Code.BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
+    Code.JOURNAL_STOPPED: HTTPStatus.SERVICE_UNAVAILABLE,
+    Code.NOT_READY: HTTPStatus.SERVICE_UNAVAILABLE,
+    Code.UNHEALTHY: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""The status of each code that is not a 409: the request is right, and the journal says no."""
+
+
+def status_of(code: Code) -> HTTPStatus:
+    """Return the status that a code always comes with."""
+    return STATUSES.get(code, HTTPStatus.CONFLICT)
+
+
 class Problem(LocalError):
     """A refused request. `errors` names the parts of it that are wrong, each with what is allowed."""
 
     def __init__(
         self,
-        status: HTTPStatus,
         code: Code,
         detail: str,
         *,
         errors: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.status = status
+        self.status = status_of(code)
         self.code = code
         self.detail = detail
         self.errors = dict(errors or {})
@@ -166,7 +196,6 @@ class Problem(LocalError):
 def not_found(code: Code, what: str, wanted: str) -> Problem:
     """Return the 404 for one `what` (a noun) that this journal does not hold."""
     return Problem(
-        HTTPStatus.NOT_FOUND,
         code,
         f"this journal has no {what} {wanted!r}: check the id; what retention has pruned is not shown either",
     )

@@ -1,19 +1,21 @@
-"""What a request must pass before any handler sees it: the socket's permit, and no browser.
+"""What a request must pass before any handler sees it: the socket's rate and permit, and no browser.
 
-Part of `driver.local`; imports starlette, structlog, `driver.core.targets` and its own siblings.
+Part of `driver.local`; imports anyio, starlette, structlog, `driver.core.targets` and its own siblings.
 """
 
 from enum import StrEnum
-from http import HTTPStatus
 from traceback import extract_tb
 from typing import Final
 
+import anyio
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from driver.core.targets import take_origin_form
 from driver.local import problems
 from driver.local.errors import Code, Problem
+from driver.local.rates import Bucket
+from driver.local.settings import LocalLimits
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -31,9 +33,10 @@ class Permit(StrEnum):
 class Gate:
     """An ASGI application around the API: the same API for both sockets, each behind its own gate."""
 
-    def __init__(self, app: ASGIApp, permit: Permit) -> None:
+    def __init__(self, app: ASGIApp, permit: Permit, limits: LocalLimits) -> None:
         self._app = app
         self._permit = permit
+        self._bucket = Bucket(per_s=limits.requests_per_s, burst=limits.requests_burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on. What a handler raises was answered already, where that was possible."""
@@ -56,15 +59,20 @@ class Gate:
             raise  # uvicorn closes the connection, so that a broken stream cannot look complete
 
     def _refusal(self, scope: Scope) -> Problem | None:
+        wait_s = self._bucket.take(anyio.current_time())
+        if wait_s is not None:
+            return Problem(
+                Code.TOO_MANY_REQUESTS,
+                f"this socket is asked too often: ask again in {wait_s} s, and less often from then on",
+                headers={"retry-after": str(wait_s)},
+            )
         if any(name in _BROWSER_HEADERS for name, _ in scope["headers"]):
             return Problem(
-                HTTPStatus.FORBIDDEN,
                 Code.BROWSER_REQUEST,
                 "requests with an Origin or Referer header come from web pages, and are refused",
             )
         if self._permit is Permit.READ and scope["method"] not in _READS:
             return Problem(
-                HTTPStatus.FORBIDDEN,
                 Code.READ_ONLY_SOCKET,
                 "inspect.sock serves reads only: use operator.sock, which belongs to the operator",
             )

@@ -24,7 +24,6 @@ _ROUTER: Final = {
     ),
 }
 _INTERNAL: Final = Problem(
-    HTTPStatus.INTERNAL_SERVER_ERROR,
     Code.INTERNAL,
     "a bug in effectd: nothing was changed by this request. Please report it with the daemon's log",
 )
@@ -60,7 +59,7 @@ async def _answer_router(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     code, detail = _ROUTER.get(status, (Code.INVALID_REQUEST, status.phrase))
-    return response(Problem(status, code, detail, headers=error.headers))
+    return response(Problem(code, detail, headers=error.headers))
 
 
 async def _answer_bug(_: Request, __: Exception) -> Response:

@@ -9,10 +9,9 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import Annotated, Final, Literal, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
@@ -60,7 +59,7 @@ def _reason(text: object) -> str:
 Limit = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=LIMIT_MAX)]
 Seq = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=SEQ_MAX)]
 Flag = Annotated[bool, BeforeValidator(_boolean)]
-Reason = Annotated[str, BeforeValidator(_reason)]
+Reason = Annotated[str, BeforeValidator(_reason), WithJsonSchema({"enum": [*REASONS]})]
 Id = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:-]+$")]
 """Ids as the protocol has them (docs/protocol.md, section 4)."""
 ToolText = Annotated[str, Field(min_length=1, max_length=512)]
@@ -153,7 +152,7 @@ def cursor_position(name: ListName, cursor: str | None) -> int | None:
 
 def _invalid(errors: dict[str, str]) -> Problem:
     detail = "; ".join(f"{name}: {text}" for name, text in errors.items())
-    return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, Code.INVALID_QUERY, detail, errors=errors)
+    return Problem(Code.INVALID_QUERY, detail, errors=errors)
 
 
 def _name(location: tuple[int | str, ...]) -> str:

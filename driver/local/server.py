@@ -48,8 +48,8 @@ async def serve_local(
         _listening(settings, Permit.ALL) as operator,
         anyio.create_task_group() as tasks,
     ):
-        await tasks.start(_LocalServer(Gate(api, Permit.READ), service).serve_on, inspect)
-        await tasks.start(_LocalServer(Gate(api, Permit.ALL), service).serve_on, operator)
+        await tasks.start(_LocalServer(Gate(api, Permit.READ, settings.limits), service).serve_on, inspect)
+        await tasks.start(_LocalServer(Gate(api, Permit.ALL, settings.limits), service).serve_on, operator)
         _log.info("local_api_listening", inspect=str(inspect.path), operator=str(operator.path))
         task_status.started()
 

@@ -3,10 +3,9 @@
 Part of `driver.local`; imports anyio, the store and its own siblings.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import anyio
 
@@ -22,12 +21,6 @@ from supervisor.wall import Wall
 
 T = TypeVar("T")
 
-_STATUSES: Final[Mapping[str, HTTPStatus]] = {
-    Code.NOT_READY: HTTPStatus.SERVICE_UNAVAILABLE,
-    Code.DEAD_LETTER_NOT_FOUND: HTTPStatus.NOT_FOUND,
-}
-"""Of refusals by code, where that is not 409."""
-
 
 class Service:
     """The sources behind the bounds of the local API."""
@@ -36,6 +29,8 @@ class Service:
         self.sources = sources
         self.limits = limits
         self.closing = anyio.Event()
+        self.verifying = anyio.Lock()
+        """Held by whoever looks at the whole journal."""
         self._reads = anyio.CapacityLimiter(limits.reads_max)
         self._streams = 0
 
@@ -60,7 +55,7 @@ class Service:
             case Done():
                 return found
             case NotDone(code=code, message=message):
-                raise Problem(_STATUSES.get(code, HTTPStatus.CONFLICT), Code(code), message)
+                raise Problem(Code(code), message)
 
     async def metrics(self) -> bytes:
         """Return the daemon's metrics as OpenMetrics text. Raises as `read` does."""
@@ -86,7 +81,7 @@ class Service:
             found = await self.sources.requeue(seq)
         if isinstance(found, Requeued):
             return found
-        raise Problem(_STATUSES.get(found.code, HTTPStatus.CONFLICT), Code(found.code), found.message)
+        raise Problem(Code(found.code), found.message)
 
     async def unfence(self, actor: str, *, accept_rollback: bool) -> Unfencing:
         """Return what came of lifting the fence, once that is fsynced. Raises as `read` does."""
@@ -103,7 +98,6 @@ class Service:
         """Count one stream while it lasts. Raises the 503 `Problem` where there are too many."""
         if self._streams >= self.limits.streams_max:
             raise Problem(
-                HTTPStatus.SERVICE_UNAVAILABLE,
                 Code.BUSY,
                 f"{self.limits.streams_max} streams are open already: close one, or read without follow",
             )
@@ -120,7 +114,6 @@ def _stopped_journal() -> Generator[None]:
         yield
     except StoreError as error:
         raise Problem(
-            HTTPStatus.SERVICE_UNAVAILABLE,
             Code.JOURNAL_STOPPED,
             "the journal has stopped, and the daemon is about to exit: see its log, then try again",
         ) from error

@@ -18,6 +18,11 @@ class LocalLimits:
     leave half of the usual 1,024 file descriptors to everything else."""
     streams_max: int = 64
     """`follow` and `verify` streams at once: they may last for ever, so they may not be all connections."""
+    requests_per_s: float = 250.0
+    """Of one socket, in the long run: a request costs the event loop up to a millisecond, which everything
+    else needs, too."""
+    requests_burst: int = 1_000
+    """Requests at once, after a pause: 200 people who open a page each, several times."""
     reads_max: int = 4
     """Reads of the journal in flight: commits take turns with them, so a crowd of readers must wait
     outside."""

@@ -88,6 +88,7 @@ class Known:
     counts: Mapping[State, int]
     unsettled: int
     oldest_unsettled: Timestamp | None
+    dead_letters: int
     fence: Fence | None
 
 
@@ -107,6 +108,8 @@ def status(facts: StatusFacts, known: Known, statistics: JournalStatistics) -> J
         "oldest_unsettled_age_s": None
         if oldest is None
         else max(0.0, round((known.now - moment(oldest)).total_seconds(), 3)),
+        "dead_letters": known.dead_letters,
+        "incidents": {"diverged": facts.diverged, "duplicated": facts.duplicated},
         "journal": {
             "bytes": statistics.bytes,
             "wal_bytes": statistics.wal_bytes,

@@ -44,6 +44,10 @@ class StatusFacts:
     link: LinkFacts
     integrity: str
     fault_injection: tuple[str, ...] = ()
+    diverged: int = 0
+    """Contradictions among proofs since the daemon's start."""
+    duplicated: int = 0
+    """Probes since then that found an effect more often than once."""
 
 
 class Sources(Protocol):

@@ -86,7 +86,8 @@ class Metrics:
     def __init__(self, journal: Journal, providers: Collection[str], look: Callable[[], Moment]) -> None:
         self._journal = journal
         self._look = look
-        self._tallies = Tallies(providers)
+        self.tallies = Tallies(providers)
+        """What was counted since."""
         self._registry = CollectorRegistry()
         self._seconds = Histogram(
             "effectd_commit_duration_seconds",
@@ -100,13 +101,13 @@ class Metrics:
             buckets=_BATCH,
             registry=self._registry,
         )
-        journal.subscribe(self._tallies.note)
+        journal.subscribe(self.tallies.note)
         journal.watch(self._timed)
 
     async def exposition(self) -> bytes:
         """Return the metrics as OpenMetrics text. Raises what `Journal.read` does."""
         scrape = _Scrape(
-            await self._journal.read(known), self._journal.statistics(), self._look(), self._tallies
+            await self._journal.read(known), self._journal.statistics(), self._look(), self.tallies
         )
         self._registry.register(scrape)
         try:

@@ -14,18 +14,18 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.local import exports
 from driver.local.answers import encoded
-from driver.local.bodies import Body, parse_body
+from driver.local.bodies import Body
 from driver.local.copying import copy_journal
+from driver.local.endpoints import read, write
 from driver.local.errors import Code, Problem
 from driver.local.exports import Format
 from driver.local.peers import label_of, peer_of
-from driver.local.queries import ExportQuery, NoQuery, parse_query
+from driver.local.queries import ExportQuery
 from driver.local.service import Service
-from driver.local.streams import Emit, LineStream
+from driver.local.streams import NDJSON, Emit, LineStream
 from store.backup import check_target
 from store.errors import BackupExists, BackupRefused
 from store.records import JsonObject, OperationRecord, Page
@@ -49,23 +49,14 @@ class Wanted(Body):
     file: Annotated[str, Field(min_length=1, max_length=PATH_CHARS_MAX), AfterValidator(_absolute)]
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [
-        Route("/v1/backup", partial(_backup, service), methods=["POST"]),
-        Route("/v1/export", partial(_export, service), methods=["GET"]),
-    ]
-
-
-async def _backup(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
-    body = await parse_body(Wanted, request, service.limits)
+async def _backup(service: Service, request: Request, body: Wanted) -> Response:
+    """Copy the live journal into a file, verified: lines of progress, and a result."""
     target = Path(body.file)
     try:
         await to_thread.run_sync(check_target, target)
     except BackupRefused as refused:
         code = Code.FILE_EXISTS if isinstance(refused, BackupExists) else Code.FILE_UNWRITABLE
-        raise Problem(HTTPStatus.CONFLICT, code, str(refused)) from None
+        raise Problem(code, str(refused)) from None
     peer = peer_of(request)
     _log.info("backup_requested", actor=peer.actor, user=await label_of(peer), file=body.file)
     return LineStream(service, partial(_copy, service, target))
@@ -83,8 +74,8 @@ async def _copy(service: Service, target: Path, emit: Emit) -> None:
     await emit(encoded({"type": "result", "ok": is_made, **made}) + b"\n")
 
 
-async def _export(service: Service, request: Request) -> Response:
-    query = parse_query(ExportQuery, request)
+async def _export(service: Service, _request: Request, query: ExportQuery) -> Response:
+    """Every operation once, oldest first: a line of JSON each, or a table."""
     produce = partial(_operations, service, query.format)
     return LineStream(service, produce, media_type=exports.MEDIA_TYPES[query.format])
 
@@ -104,3 +95,15 @@ async def _operations(service: Service, form: Format, emit: Emit) -> None:
         if page.items:
             await emit(await to_thread.run_sync(exports.lines, page.items, form))
         after = page.next
+
+
+ENDPOINTS: Final = (
+    write(
+        "/v1/backup",
+        _backup,
+        body=Wanted,
+        answers={HTTPStatus.OK: NDJSON},
+        problems=(Code.FILE_EXISTS, Code.FILE_UNWRITABLE),
+    ),
+    read("/v1/export", _export, query=ExportQuery, answer=tuple(exports.MEDIA_TYPES.values())),
+)

@@ -4,25 +4,25 @@ Part of `driver.local.groups`.
 """
 
 from dataclasses import replace
-from functools import partial
+from http import HTTPStatus
+from typing import Final
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.local import shapes
 from driver.local.answers import created_answer, encoded, json_answer, page_answer
-from driver.local.bodies import NoBody, parse_body
+from driver.local.bodies import NoBody
+from driver.local.endpoints import read, write
 from driver.local.errors import Code, not_found
 from driver.local.peers import label_of, peer_of
+from driver.local.published import Page, Requeued
 from driver.local.queries import (
     SEQ_MAX,
-    NoQuery,
     PageQuery,
     cursor_position,
     cursor_text,
-    parse_query,
 )
 from driver.local.service import Service
 from store.records import DeadLetter, JsonObject
@@ -31,17 +31,8 @@ from store.view import View
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [
-        Route("/v1/dead-letters", partial(_list_dead_letters, service), methods=["GET"]),
-        Route("/v1/dead-letters/{seq}/requeue", partial(_requeue, service), methods=["POST"]),
-    ]
-
-
-async def _list_dead_letters(service: Service, request: Request) -> Response:
-    """Oldest first, so the cursor is the last `seq` shown."""
-    query = parse_query(PageQuery, request)
+async def _list_dead_letters(service: Service, _request: Request, query: PageQuery) -> Response:
+    """A page of the events that were parked outside the stream, oldest first."""
     after = cursor_position("dead-letters", query.cursor) or 0
     found = await service.read(lambda view: _dead_letters(view, after, query.limit + 1))
     shown = found[: query.limit]
@@ -61,10 +52,8 @@ def _on_wire(letter: DeadLetter, base: int) -> DeadLetter:
     return replace(letter, seq=letter.seq - base, requeued_as=again)
 
 
-async def _requeue(service: Service, request: Request) -> Response:
-    """201 where this request has recorded it, 200 where an earlier one had."""
-    parse_query(NoQuery, request)
-    await parse_body(NoBody, request, service.limits)
+async def _requeue(service: Service, request: Request, _: NoBody) -> Response:
+    """Report an event that the plane did not take again, once: 201; asked again, 200 with the same."""
     text = request.path_params["seq"]
     if not (text.isascii() and text.isdigit()) or int(text[:20]) > SEQ_MAX:
         raise not_found(Code.DEAD_LETTER_NOT_FOUND, "dead letter", text)
@@ -81,3 +70,14 @@ async def _requeue(service: Service, request: Request) -> Response:
         )
     answer: JsonObject = {"seq": seq, "requeued_as": done.requeued_as}
     return created_answer(answer) if done.recorded else json_answer(answer)
+
+
+ENDPOINTS: Final = (
+    read("/v1/dead-letters", _list_dead_letters, query=PageQuery, answer=Page[DeadLetter]),
+    write(
+        "/v1/dead-letters/{seq}/requeue",
+        _requeue,
+        answers={HTTPStatus.CREATED: Requeued, HTTPStatus.OK: Requeued},
+        problems=(Code.DEAD_LETTER_NOT_FOUND, Code.CONTENT_ERASED, Code.FENCED, Code.NOT_READY),
+    ),
+)

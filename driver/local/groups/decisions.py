@@ -5,22 +5,21 @@ beside it.
 """
 
 from collections.abc import Iterator
-from functools import partial
 from http import HTTPStatus
-from typing import Literal
+from typing import Final, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.core.commands import ApproveData
 from driver.core.fields import Name, Note
 from driver.local import shapes
 from driver.local.answers import accepted_answer
-from driver.local.bodies import Body, parse_body
+from driver.local.bodies import Body
+from driver.local.endpoints import COMMAND_PROBLEMS, write
 from driver.local.errors import Code, Problem, not_found
 from driver.local.peers import label_of, peer_of
-from driver.local.queries import NoQuery, parse_query
+from driver.local.published import ApprovalCommand
 from driver.local.service import Service
 from store.records import JsonObject, OperationId, OperationRecord, StoredEvent
 from store.view import View
@@ -35,14 +34,8 @@ class Decision(Body):
     label: Name | None = None
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [Route("/v1/operations/{operation_id}/approve", partial(_approve, service), methods=["POST"])]
-
-
-async def _approve(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
-    body = await parse_body(Decision, request, service.limits)
+async def _approve(service: Service, request: Request, body: Decision) -> Response:
+    """Decide about an operation that waits for a person."""
     wanted = OperationId(request.path_params["operation_id"])
     operation, newest = await service.read(lambda view: _asked(view, wanted))
     if operation is None:
@@ -50,7 +43,7 @@ async def _approve(service: Service, request: Request) -> Response:
     approval_id = body.approval_id or newest
     if approval_id is None:
         detail = f"the operation is {operation.state}, and nobody was asked to approve it"
-        raise Problem(HTTPStatus.CONFLICT, Code.NOT_AWAITING_APPROVAL, detail)
+        raise Problem(Code.NOT_AWAITING_APPROVAL, detail)
     peer = peer_of(request)
     data: JsonObject = {
         "operation_id": wanted,
@@ -79,3 +72,21 @@ def _telling(view: View, wanted: OperationId) -> Iterator[StoredEvent]:
         event = view.event(seq)
         if event is not None and event.kind in shapes.TELLING:
             yield event
+
+
+ENDPOINTS: Final = (
+    write(
+        "/v1/operations/{operation_id}/approve",
+        _approve,
+        body=Decision,
+        answers={HTTPStatus.ACCEPTED: ApprovalCommand},
+        problems=(
+            Code.OPERATION_NOT_FOUND,
+            Code.NOT_AWAITING_APPROVAL,
+            Code.STALE_APPROVAL,
+            Code.ALREADY_DECIDED,
+            Code.APPROVAL_EXPIRED,
+            *COMMAND_PROBLEMS,
+        ),
+    ),
+)

@@ -4,41 +4,23 @@ Part of `driver.local.groups`. A 202 says that the command is accepted, durably;
 receipt, in `/v1/events`. What can be refused at once is a 409 with the reason.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from http import HTTPStatus
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.core.commands import CompensateData, ProbeData, RetryData, RunCompensateData
 from driver.local.answers import accepted_answer
-from driver.local.bodies import NoBody, parse_body
+from driver.local.bodies import NoBody
+from driver.local.endpoints import COMMAND_PROBLEMS, write
 from driver.local.errors import Code, not_found
-from driver.local.queries import NoQuery, parse_query
+from driver.local.published import OperationCommand, RunCommand
 from driver.local.service import Service
 from store.records import OperationId, RunId
 
-KINDS: Final[Mapping[str, str]] = {
-    "probe": ProbeData.KIND,
-    "retry": RetryData.KIND,
-    "compensate": CompensateData.KIND,
-}
-"""The last part of the path, and the command that it gives."""
 
-
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [
-        Route(f"/v1/operations/{{operation_id}}/{name}", partial(_give, service, kind), methods=["POST"])
-        for name, kind in KINDS.items()
-    ] + [Route("/v1/runs/{run_id}/compensate", partial(_compensate_run, service), methods=["POST"])]
-
-
-async def _give(service: Service, kind: str, request: Request) -> Response:
-    parse_query(NoQuery, request)
-    await parse_body(NoBody, request, service.limits)
+async def _give(service: Service, request: Request, kind: str) -> Response:
     wanted = OperationId(request.path_params["operation_id"])
     operation = await service.read(lambda view: view.operation(wanted))
     if operation is None:
@@ -47,11 +29,85 @@ async def _give(service: Service, kind: str, request: Request) -> Response:
     return accepted_answer({"command_id": done.command_id, "operation_id": wanted})
 
 
-async def _compensate_run(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
-    await parse_body(NoBody, request, service.limits)
+async def _probe(service: Service, request: Request, _: NoBody) -> Response:
+    """Run the probe that the tool's contract declares, now."""
+    return await _give(service, request, ProbeData.KIND)
+
+
+async def _retry(service: Service, request: Request, _: NoBody) -> Response:
+    """Begin another attempt with the same key, where rule R allows it now."""
+    return await _give(service, request, RetryData.KIND)
+
+
+async def _compensate(service: Service, request: Request, _: NoBody) -> Response:
+    """Begin the compensation that the tool's contract declares, once."""
+    return await _give(service, request, CompensateData.KIND)
+
+
+async def _compensate_run(service: Service, request: Request, _: NoBody) -> Response:
+    """Compensate the operations of a run, the newest first, up to the first that is not certain."""
     wanted = RunId(request.path_params["run_id"])
     if await service.read(lambda view: view.run(wanted)) is None:
         raise not_found(Code.RUN_NOT_FOUND, "run", wanted)
     done = await service.submit(RunCompensateData.KIND, wanted, {})
     return accepted_answer({"command_id": done.command_id, "run_id": wanted})
+
+
+_STARTING: Final = (
+    *COMMAND_PROBLEMS,
+    Code.OVERLOADED,
+    Code.DRAINING,
+    Code.NO_ROOM,
+    Code.HISTORY_NOT_CONFIRMED,
+)
+
+ENDPOINTS: Final = (
+    write(
+        "/v1/operations/{operation_id}/probe",
+        _probe,
+        answers={HTTPStatus.ACCEPTED: OperationCommand},
+        problems=(Code.OPERATION_NOT_FOUND, Code.NO_PROBE_DECLARED, Code.STILL_RUNNING, *_STARTING),
+    ),
+    write(
+        "/v1/operations/{operation_id}/retry",
+        _retry,
+        answers={HTTPStatus.ACCEPTED: OperationCommand},
+        problems=(
+            Code.OPERATION_NOT_FOUND,
+            Code.STILL_RUNNING,
+            Code.NOT_ENDED,
+            Code.ALREADY_OCCURRED,
+            Code.ARGUMENTS_ERASED,
+            Code.EXPIRED,
+            Code.MAY_STILL_LAND,
+            Code.NOT_PROVEN_NONE,
+            Code.BEST_EFFORT_ONLY,
+            Code.NOT_DEDUPLICATED,
+            Code.ANOTHER_KEY,
+            Code.CLOCK_WENT_BACK,
+            Code.PAST_HORIZON,
+            *_STARTING,
+        ),
+    ),
+    write(
+        "/v1/operations/{operation_id}/compensate",
+        _compensate,
+        answers={HTTPStatus.ACCEPTED: OperationCommand},
+        problems=(
+            Code.OPERATION_NOT_FOUND,
+            Code.NOT_ENDED,
+            Code.STILL_RUNNING,
+            Code.MAY_STILL_LAND,
+            Code.NO_COMPENSATION_DECLARED,
+            Code.EXPRESSION_FAILED,
+            Code.ARGUMENTS_ERASED,
+            *_STARTING,
+        ),
+    ),
+    write(
+        "/v1/runs/{run_id}/compensate",
+        _compensate_run,
+        answers={HTTPStatus.ACCEPTED: RunCommand},
+        problems=(Code.RUN_NOT_FOUND, *_STARTING),
+    ),
+)

@@ -4,27 +4,23 @@ Part of `driver.local.groups`.
 """
 
 from functools import partial
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.local import shapes
+from driver.local.endpoints import read
 from driver.local.follower import Follower
-from driver.local.queries import EventsQuery, parse_query
+from driver.local.queries import EventsQuery
 from driver.local.service import Service
-from driver.local.streams import Emit, LineStream
+from driver.local.streams import NDJSON, Emit, LineStream
 from store.records import StoredEvent
 from store.view import View
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [Route("/v1/events", partial(_events, service), methods=["GET"])]
-
-
-async def _events(service: Service, request: Request) -> Response:
-    query = parse_query(EventsQuery, request)
+async def _events(service: Service, _request: Request, query: EventsQuery) -> Response:
+    """The journal's events from a cursor on, a line of JSON each, as far as it goes or as it grows."""
     if query.follow:
         return LineStream(service, partial(_follow, service, query.after))
     base, last = await service.read(lambda view: (view.base, view.last_seq))
@@ -53,3 +49,6 @@ async def _until(service: Service, after: int, last: int, emit: Emit) -> None:
             return
         await emit(shapes.ndjson(events))
         after = events[-1].seq
+
+
+ENDPOINTS: Final = (read("/v1/events", _events, query=EventsQuery, answer=NDJSON),)

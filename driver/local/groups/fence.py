@@ -3,19 +3,19 @@
 Part of `driver.local.groups`. Who lifts it is the uid that the kernel names.
 """
 
-from functools import partial
 from http import HTTPStatus
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.core.unfencing import StillFenced
 from driver.local.answers import json_answer
-from driver.local.bodies import Body, parse_body
+from driver.local.bodies import Body
+from driver.local.endpoints import write
 from driver.local.errors import Code, Problem
 from driver.local.peers import peer_of
-from driver.local.queries import NoQuery, parse_query
+from driver.local.published import Unfenced
 from driver.local.service import Service
 
 
@@ -25,19 +25,11 @@ class Unfencing(Body):
     accept_rollback: bool = False
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [Route("/v1/unfence", partial(_unfence, service), methods=["POST"])]
-
-
-async def _unfence(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
-    body = await parse_body(Unfencing, request, service.limits)
+async def _unfence(service: Service, request: Request, body: Unfencing) -> Response:
+    """Lift the fence."""
     found = await service.unfence(peer_of(request).actor, accept_rollback=body.accept_rollback)
     if isinstance(found, StillFenced):
-        starting = found.code == "not_ready"
-        status = HTTPStatus.SERVICE_UNAVAILABLE if starting else HTTPStatus.CONFLICT
-        raise Problem(status, Code(found.code), found.message)
+        raise Problem(Code(found.code), found.message)
     return json_answer(
         {
             "reason": found.reason,
@@ -46,3 +38,14 @@ async def _unfence(service: Service, request: Request) -> Response:
             "unknown": found.unknown,
         }
     )
+
+
+ENDPOINTS: Final = (
+    write(
+        "/v1/unfence",
+        _unfence,
+        body=Unfencing,
+        answers={HTTPStatus.OK: Unfenced},
+        problems=(Code.NOT_FENCED, Code.ROLLBACK_NOT_ACCEPTED, Code.NOT_READY),
+    ),
+)

@@ -3,24 +3,21 @@
 Part of `driver.local.groups`.
 """
 
-from functools import partial
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from driver.local.queries import NoQuery, parse_query
+from driver.local.endpoints import read
+from driver.local.queries import NoQuery
 from driver.local.service import Service
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [Route("/metrics", partial(_metrics, service), methods=["GET"])]
-
-
-async def _metrics(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
+async def _metrics(service: Service, _request: Request, _: NoQuery) -> Response:
+    """The metrics of this process life, as OpenMetrics text."""
     return Response(await service.metrics(), headers={"content-type": CONTENT_TYPE})
+
+
+ENDPOINTS: Final = (read("/metrics", _metrics, query=NoQuery, answer=CONTENT_TYPE),)

@@ -4,20 +4,19 @@ Part of `driver.local.groups`.
 """
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Final
 
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.core.identity import compensation_id
-from driver.local import shapes
+from driver.local import published, shapes
 from driver.local.answers import encoded, page_answer, text_answer
 from driver.local.counting import on_wire
+from driver.local.endpoints import read
 from driver.local.errors import Code, not_found
-from driver.local.queries import NoQuery, OperationsQuery, cursor_position, cursor_text, parse_query
+from driver.local.queries import NoQuery, OperationsQuery, cursor_position, cursor_text
 from driver.local.service import Service
 from store.records import OperationFilter, OperationId, OperationRecord, Page, RunId, StoredEvent
 from store.view import View
@@ -27,16 +26,8 @@ LOOK_ITEMS_MAX: Final = 50
 """A look may find that many receipts of a frame's size; more are looked for only while the page is small."""
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [
-        Route("/v1/operations", partial(_list, service), methods=["GET"]),
-        Route("/v1/operations/{operation_id}", partial(_show, service), methods=["GET"]),
-    ]
-
-
-async def _list(service: Service, request: Request) -> Response:
-    query = parse_query(OperationsQuery, request)
+async def _list(service: Service, _request: Request, query: OperationsQuery) -> Response:
+    """A page of operations, newest first."""
     before = cursor_position("operations", query.cursor)
     wanted = OperationFilter(
         state=query.state,
@@ -78,8 +69,8 @@ async def _look(
     return await service.read(lambda view: view.operations(wanted, before, limit))
 
 
-async def _show(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
+async def _show(service: Service, request: Request, _: NoQuery) -> Response:
+    """The whole story of one operation."""
     wanted = OperationId(request.path_params["operation_id"])
     story = await service.read(lambda view: _story(service, view, wanted))
     if story is None:
@@ -123,3 +114,15 @@ def _telling(view: View, seqs: Iterable[int]) -> Iterator[StoredEvent]:
         event = view.event(seq)
         if event is not None and (event.terminal or event.kind in shapes.TELLING):
             yield on_wire(view, event)
+
+
+ENDPOINTS: Final = (
+    read("/v1/operations", _list, query=OperationsQuery, answer=published.Page[published.Operation]),
+    read(
+        "/v1/operations/{operation_id}",
+        _show,
+        query=NoQuery,
+        answer=published.OperationAlone,
+        problems=(Code.OPERATION_NOT_FOUND,),
+    ),
+)

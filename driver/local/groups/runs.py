@@ -3,22 +3,23 @@
 Part of `driver.local.groups`. A run's content is erased here, too.
 """
 
-from functools import partial
-from typing import cast
+from http import HTTPStatus
+from typing import Final, cast
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.core.commands import EraseData
 from driver.local import shapes
 from driver.local.answers import accepted_answer, encoded, json_answer, page_answer
-from driver.local.bodies import NoBody, parse_body
+from driver.local.bodies import NoBody
 from driver.local.counting import on_wire
+from driver.local.endpoints import COMMAND_PROBLEMS, read, write
 from driver.local.errors import Code, not_found
 from driver.local.peers import label_of, peer_of
-from driver.local.queries import NoQuery, PageQuery, cursor_position, cursor_text, parse_query
+from driver.local.published import CommandAlone, Erased, Page, Run, RunAlone
+from driver.local.queries import NoQuery, PageQuery, cursor_position, cursor_text
 from driver.local.service import Service
 from store.records import (
     CommandId,
@@ -33,26 +34,16 @@ from store.view import View
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [
-        Route("/v1/runs", partial(_list_runs, service), methods=["GET"]),
-        Route("/v1/runs/{run_id}", partial(_show_run, service), methods=["GET"]),
-        Route("/v1/runs/{run_id}/erase", partial(_erase_run, service), methods=["POST"]),
-        Route("/v1/commands/{command_id}", partial(_show_command, service), methods=["GET"]),
-    ]
-
-
-async def _list_runs(service: Service, request: Request) -> Response:
-    query = parse_query(PageQuery, request)
+async def _list_runs(service: Service, _request: Request, query: PageQuery) -> Response:
+    """A page of runs, the one that began last first."""
     before = cursor_position("runs", query.cursor)
     page = await service.read(lambda view: view.runs(before, query.limit))
     items = [encoded(shapes.run(record)) for record in page.items]
     return page_answer(items, cursor_text("runs", page.next))
 
 
-async def _show_run(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
+async def _show_run(service: Service, request: Request, _: NoQuery) -> Response:
+    """One run, and the runs that it resumes."""
     wanted = RunId(request.path_params["run_id"])
 
     def read(view: View) -> tuple[RunRecord | None, tuple[RunId, ...]]:
@@ -64,10 +55,8 @@ async def _show_run(service: Service, request: Request) -> Response:
     return json_answer(shapes.run_alone(record, resumes))
 
 
-async def _erase_run(service: Service, request: Request) -> Response:
-    """Answer with what was erased, and what was kept: as the receipt of `run.erase` says it."""
-    parse_query(NoQuery, request)
-    await parse_body(NoBody, request, service.limits)
+async def _erase_run(service: Service, request: Request, _: NoBody) -> Response:
+    """Erase what is settled and acknowledged of the run; say what was erased, and what was kept."""
     wanted = RunId(request.path_params["run_id"])
     if await service.read(lambda view: view.run(wanted)) is None:
         raise not_found(Code.RUN_NOT_FOUND, "run", wanted)
@@ -78,8 +67,8 @@ async def _erase_run(service: Service, request: Request) -> Response:
     return accepted_answer({"command_id": done.command_id, **result})
 
 
-async def _show_command(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
+async def _show_command(service: Service, request: Request, _: NoQuery) -> Response:
+    """One command, with its deliveries."""
     wanted = CommandId(request.path_params["command_id"])
 
     def read(view: View) -> tuple[CommandRecord | None, tuple[DeliveryRecord, ...]]:
@@ -92,3 +81,22 @@ async def _show_command(service: Service, request: Request) -> Response:
     return json_answer(
         {**shapes.command(record), "deliveries": [shapes.delivery(delivery) for delivery in deliveries]}
     )
+
+
+ENDPOINTS: Final = (
+    read("/v1/runs", _list_runs, query=PageQuery, answer=Page[Run]),
+    read("/v1/runs/{run_id}", _show_run, query=NoQuery, answer=RunAlone, problems=(Code.RUN_NOT_FOUND,)),
+    write(
+        "/v1/runs/{run_id}/erase",
+        _erase_run,
+        answers={HTTPStatus.ACCEPTED: Erased},
+        problems=(Code.RUN_NOT_FOUND, *COMMAND_PROBLEMS),
+    ),
+    read(
+        "/v1/commands/{command_id}",
+        _show_command,
+        query=NoQuery,
+        answer=CommandAlone,
+        problems=(Code.COMMAND_NOT_FOUND,),
+    ),
+)

@@ -3,35 +3,26 @@
 Part of `driver.local.groups`.
 """
 
-from functools import partial
 from http import HTTPStatus
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.local import shapes
 from driver.local.answers import accepted_answer, json_answer
-from driver.local.bodies import NoBody, parse_body
+from driver.local.bodies import NoBody
+from driver.local.endpoints import read, write
 from driver.local.errors import Code, Problem
 from driver.local.peers import peer_of
-from driver.local.queries import NoQuery, parse_query
+from driver.local.published import Draining, Healthy, Ready, Status
+from driver.local.queries import NoQuery
 from driver.local.service import Service
 from store.view import View
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [
-        Route("/v1/status", partial(_status, service), methods=["GET"]),
-        Route("/healthz", partial(_healthy, service), methods=["GET"]),
-        Route("/readyz", partial(_ready, service), methods=["GET"]),
-        Route("/v1/drain", partial(_drain, service), methods=["POST"]),
-    ]
-
-
-async def _status(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
+async def _status(service: Service, _request: Request, _: NoQuery) -> Response:
+    """How the daemon is: state, link, watermarks, counts, what is unsettled, its journal."""
     known = await service.read(_known)
     statistics = service.sources.journal.statistics()
     return json_answer(shapes.status(service.sources.status(), known, statistics))
@@ -47,35 +38,39 @@ def _known(view: View) -> shapes.Known:
         counts=view.counts(),
         unsettled=unsettled,
         oldest_unsettled=oldest,
+        dead_letters=view.parked(),
         fence=view.fence,
     )
 
 
-async def _healthy(service: Service, request: Request) -> Response:
-    """200 while the journal can commit; the supervisor of the process may restart it otherwise."""
-    parse_query(NoQuery, request)
+async def _healthy(service: Service, _request: Request, _: NoQuery) -> Response:
+    """Whether the journal can commit; whoever supervises the process may restart it otherwise."""
     ailment = await service.ailment()
     if ailment is not None:
-        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, Code.UNHEALTHY, ailment)
+        raise Problem(Code.UNHEALTHY, ailment)
     return json_answer({"healthy": True})
 
 
-async def _ready(service: Service, request: Request) -> Response:
-    """200 while new calls are taken."""
-    parse_query(NoQuery, request)
+async def _ready(service: Service, _request: Request, _: NoQuery) -> Response:
+    """Whether new calls are taken."""
     state = service.sources.status().state
     if state != "ready":
         raise Problem(
-            HTTPStatus.SERVICE_UNAVAILABLE,
             Code.NOT_READY,
             f"the daemon is {state}: it takes no new calls now",
         )
     return json_answer({"ready": True, "state": state})
 
 
-async def _drain(service: Service, request: Request) -> Response:
-    """202: from now on new work is refused; what runs may finish within `drain_s`, then the daemon stops."""
-    parse_query(NoQuery, request)
-    await parse_body(NoBody, request, service.limits)
+async def _drain(service: Service, request: Request, _: NoBody) -> Response:
+    """Begin to stop: no new work, what runs may finish within `drain_s`, then the process ends."""
     service.sources.drain(peer_of(request).actor)
     return accepted_answer({"state": "draining"})
+
+
+ENDPOINTS: Final = (
+    read("/v1/status", _status, query=NoQuery, answer=Status),
+    read("/healthz", _healthy, query=NoQuery, answer=Healthy, problems=(Code.UNHEALTHY,)),
+    read("/readyz", _ready, query=NoQuery, answer=Ready, problems=(Code.NOT_READY,)),
+    write("/v1/drain", _drain, answers={HTTPStatus.ACCEPTED: Draining}),
+)

@@ -4,23 +4,23 @@ Part of `driver.local.groups`. Whose word it is is the uid that the kernel names
 label beside it. Bodies are looked at before any state is.
 """
 
-from functools import partial
-from typing import Annotated, Any, Literal, Self, cast
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.core.commands import EVIDENCE_MAX, AnnotateData, Metadata, ReconcileData
 from driver.core.fields import Name, Note
 from driver.local import shapes
 from driver.local.answers import accepted_answer, created_answer, json_answer
-from driver.local.bodies import Body, parse_body
+from driver.local.bodies import Body
+from driver.local.endpoints import COMMAND_PROBLEMS, write
 from driver.local.errors import Code, not_found
 from driver.local.peers import label_of, peer_of
-from driver.local.queries import NoQuery, parse_query
+from driver.local.published import OperationCommand, Settled
 from driver.local.service import Service
 from store.lifecycle import Source
 from store.records import CommandId, JsonObject, JsonValue, OperationId, OperationRecord
@@ -49,17 +49,8 @@ class Annotation(Body):
     metadata: Metadata
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [
-        Route("/v1/operations/{operation_id}/reconcile", partial(_reconcile, service), methods=["POST"]),
-        Route("/v1/operations/{operation_id}/annotate", partial(_annotate, service), methods=["POST"]),
-    ]
-
-
-async def _reconcile(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
-    body = await parse_body(Verdict, request, service.limits)
+async def _reconcile(service: Service, request: Request, body: Verdict) -> Response:
+    """Record an operator's verdict: 201; the same again is 200."""
     operation = await _operation(service, request)
     peer = peer_of(request)
     data: JsonObject = {
@@ -94,9 +85,8 @@ def _settled(
     return view.operation(operation.operation_id) or operation, seq
 
 
-async def _annotate(service: Service, request: Request) -> Response:
-    parse_query(NoQuery, request)
-    body = await parse_body(Annotation, request, service.limits)
+async def _annotate(service: Service, request: Request, body: Annotation) -> Response:
+    """Keep the host's own reference for an operation, in place of what was there."""
     operation = await _operation(service, request)
     metadata: JsonObject = {name: body.metadata[name] for name in body.metadata}
     data: JsonObject = {"operation_id": operation.operation_id, "metadata": metadata}
@@ -110,3 +100,27 @@ async def _operation(service: Service, request: Request) -> OperationRecord:
     if operation is None:
         raise not_found(Code.OPERATION_NOT_FOUND, "operation", wanted)
     return operation
+
+
+ENDPOINTS: Final = (
+    write(
+        "/v1/operations/{operation_id}/reconcile",
+        _reconcile,
+        body=Verdict,
+        answers={HTTPStatus.CREATED: Settled, HTTPStatus.OK: Settled},
+        problems=(
+            Code.OPERATION_NOT_FOUND,
+            Code.STILL_RUNNING,
+            Code.ALREADY_SETTLED,
+            Code.OUTRANKED,
+            *COMMAND_PROBLEMS,
+        ),
+    ),
+    write(
+        "/v1/operations/{operation_id}/annotate",
+        _annotate,
+        body=Annotation,
+        answers={HTTPStatus.ACCEPTED: OperationCommand},
+        problems=(Code.OPERATION_NOT_FOUND, *COMMAND_PROBLEMS),
+    ),
+)

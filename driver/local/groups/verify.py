@@ -4,48 +4,43 @@ Part of `driver.local.groups`. It is a write only for its cost: it changes nothi
 """
 
 from functools import partial
+from http import HTTPStatus
+from typing import Final
 
 import anyio
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from driver.local import shapes
 from driver.local.answers import encoded
-from driver.local.bodies import NoBody, parse_body
+from driver.local.bodies import NoBody
+from driver.local.endpoints import write
 from driver.local.peers import label_of, peer_of
-from driver.local.queries import NoQuery, parse_query
 from driver.local.service import Service
-from driver.local.streams import Emit, LineStream
+from driver.local.streams import NDJSON, Emit, LineStream
 from store.records import JsonObject
 from store.verify import Finding, Progress, verify_journal
 
 _log = structlog.stdlib.get_logger(__name__)
 
 
-def routes(service: Service) -> list[Route]:
-    """Return the routes of this group."""
-    return [Route("/v1/verify", partial(_verify, service, anyio.Lock()), methods=["POST"])]
-
-
-async def _verify(service: Service, turn: anyio.Lock, request: Request) -> Response:
-    parse_query(NoQuery, request)
-    await parse_body(NoBody, request, service.limits)
+async def _verify(service: Service, request: Request, _: NoBody) -> Response:
+    """Look at the whole journal, and change nothing: lines of progress and findings, and a result."""
     peer = peer_of(request)
     _log.info("verify_requested", actor=peer.actor, user=await label_of(peer))
-    return LineStream(service, partial(_produce, service, turn))
+    return LineStream(service, partial(_produce, service))
 
 
-async def _produce(service: Service, turn: anyio.Lock, emit: Emit) -> None:
+async def _produce(service: Service, emit: Emit) -> None:
     """Emit lines of type `progress`, then one of type `finding` for each, then the one of type `result`.
 
     One at a time, so that commits share the journal with one of these only.
     """
     findings: list[Finding] = []
     send, receive = anyio.create_memory_object_stream[Progress](1)
-    async with send, receive, turn, anyio.create_task_group() as tasks:
+    async with send, receive, service.verifying, anyio.create_task_group() as tasks:
         tasks.start_soon(_emit_progress, receive, emit)
         findings += await verify_journal(service.sources.journal, partial(_note, send))
         send.close()
@@ -67,3 +62,6 @@ async def _emit_progress(receive: MemoryObjectReceiveStream[Progress], emit: Emi
 
 def _line(kind: str, members: JsonObject) -> bytes:
     return encoded({"type": kind, **members}) + b"\n"
+
+
+ENDPOINTS: Final = (write("/v1/verify", _verify, answers={HTTPStatus.OK: NDJSON}),)

@@ -17,6 +17,7 @@ from driver.cli.replies import (
     Delivery,
     Event,
     Evidence,
+    Incidents,
     Link,
     Operation,
     Page,
@@ -428,3 +429,13 @@ def test_a_fence_and_a_fault_drill_are_loud() -> None:
     assert text[0] == "effectd sbx-7 is fenced"
     assert text[1] == "  fence       superseded: it dispatches nothing, and refuses commands"
     assert text[2] == "  FAULT DRILL kill_at"
+
+
+def test_what_somebody_should_look_into_is_said() -> None:
+    """Dead letters, contradictions and duplicates have a line each, and none where there is nothing."""
+    incidents = Incidents(diverged=1, duplicated=2)
+    text = shown(status_lines(STATUS.model_copy(update={"dead_letters": 3, "incidents": incidents}), NOW))
+    assert "3 events that the plane did not take" in text
+    assert "1 diverged" in text
+    assert "2 duplicated" in text
+    assert "INCIDENTS" not in shown(status_lines(STATUS, NOW))

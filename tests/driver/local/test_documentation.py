@@ -3,9 +3,7 @@
 import re
 from pathlib import Path
 
-from starlette.routing import Route
-
-from driver.local.app import _GROUPS
+from driver.local.app import ENDPOINTS
 from driver.local.errors import Code
 from driver.local.settings import LocalLimits
 from tests.driver.local.test_reads import ALONE, LISTED, STATUS
@@ -14,13 +12,8 @@ TEXT = (Path(__file__).parents[3] / "docs" / "local-api.md").read_text(encoding=
 
 
 def served() -> set[str]:
-    """Return every path with its method: a group needs no service to name them."""
-    routes: list[Route] = []
-    for group in _GROUPS:
-        routes += group.routes(None)
-    return {
-        f"{method} {route.path}" for route in routes for method in (route.methods or ()) if method != "HEAD"
-    }
+    """Return every path with its method."""
+    return {f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS}
 
 
 def test_every_path_is_documented_and_nothing_else() -> None:
@@ -43,6 +36,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     limits = LocalLimits()
     assert f"{limits.connections_max} connections" in TEXT
     assert f"{limits.streams_max} streams" in TEXT
+    assert f"{limits.requests_per_s:g} requests a second in the long run" in TEXT
+    assert f"{limits.requests_burst:,} at once" in TEXT
     assert (
         f"heads of {limits.header_bytes_max // 1024} KiB, bodies of {limits.body_bytes_max // 1024} KiB"
         in TEXT

@@ -75,6 +75,8 @@ STATUS = [
     "counts",
     "unsettled",
     "oldest_unsettled_age_s",
+    "dead_letters",
+    "incidents",
     "journal",
     "fence",
     "integrity",
