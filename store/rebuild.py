@@ -11,7 +11,7 @@ Identities come from the events' content, rowids from their rows; the journal's 
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from store import schema
@@ -51,8 +51,20 @@ class _Counting(Head):
 
     @classmethod
     def of(cls, head: Head) -> "_Counting":
-        values = {item.name: getattr(head, item.name) for item in fields(head)}
-        return cls(**{**values, "counts": dict(head.counts)})
+        """Return the head, with counts of its own."""
+        return cls(
+            file_id=head.file_id,
+            journal_id=head.journal_id,
+            created_at=head.created_at,
+            base=head.base,
+            last_seq=head.last_seq,
+            chain=head.chain,
+            acked_seq=head.acked_seq,
+            plane_frame_bytes_max=head.plane_frame_bytes_max,
+            fence=head.fence,
+            key_check=head.key_check,
+            counts=dict(head.counts),
+        )
 
     def moved(self, before: State | None, after: State | None) -> "_Counting":
         counts = cast("dict[State, int]", self.counts)

@@ -16,7 +16,7 @@ from typing import Final
 from store.events import CommandAccepted, EventData
 from store.head import read_head, write_head
 from store.lifecycle import State
-from store.records import CommandId, Digest, JournalId, OperationId, Origin, RunId, Timestamp
+from store.records import Chain, CommandId, Digest, JournalId, OperationId, Origin, RunId, Timestamp
 from store.wire import render
 from tests.store.drafts import LATER, accepted, command_id, digest, operation_id, started, succeeded
 
@@ -90,7 +90,7 @@ class _Rows:
     """The rows of one operation after the other, and the chain so far."""
 
     def __init__(self, journal_id: JournalId) -> None:
-        self.chain: str = journal_id
+        self.chain = Chain(journal_id)
         acceptance = accepted(_N).data
         assert isinstance(acceptance, CommandAccepted)
         acceptance = replace(acceptance, payload_digest=_PAYLOAD)
@@ -130,7 +130,7 @@ class _Rows:
 
     def _sealed(self, body: str) -> tuple[str, str, bytes]:
         content = sha256(body.encode()).hexdigest()
-        self.chain = sha256(f"{self.chain}{content}".encode()).hexdigest()[:32]
+        self.chain = Chain(sha256(f"{self.chain}{content}".encode()).hexdigest()[:32])
         return content, self.chain, f'{body[:-1]},"chain":"{self.chain}"}}'.encode()
 
 
