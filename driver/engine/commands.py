@@ -27,6 +27,7 @@ from driver.core.commands import (
 )
 from driver.engine.annotations import record_annotation
 from driver.engine.approvals import record_decision
+from driver.engine.capacity import overfull
 from driver.engine.endings import end_at_rest
 from driver.engine.erasing import record_erasure
 from driver.engine.history import runs
@@ -104,6 +105,9 @@ class Commands:
 
     def execute(self, tx: Transaction, given: Given) -> Done:
         """Do a command in `tx`; return its receipt, and what follows once that is durable."""
+        refused = overfull(tx, given.data)
+        if refused is not None:
+            return Done(receipt=refused)
         kind = given.data.KIND
         return (ALWAYS.get(kind) or self.families[kind])(tx, given, given.data)
 
