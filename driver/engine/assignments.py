@@ -181,8 +181,8 @@ def intent(
 ) -> OperationStarted:
     """Return the intent of an attempt that starts at `now`; `approval_id` is the one that it uses up."""
     contract = assignment.contract
-    # what the provider forgets one day is timed by a clock that nobody sets, too
-    clock = machine() if contract.idempotent else None
+    # what the provider forgets one day, and what may still land, is timed by a clock that nobody sets, too
+    clock = machine() if contract.idempotent or contract.write else None
     return OperationStarted(
         tool=assignment.tool,
         attempt=assignment.attempt,

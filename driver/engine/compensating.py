@@ -65,6 +65,7 @@ class Compensator:
 
     def __init__(self, around: Surroundings, dispatcher: Dispatcher) -> None:
         self._terms = around.terms
+        self._machine = around.machine
         self._scope = around.scope
         self._limits = around.limits
         self._dispatcher = dispatcher
@@ -89,7 +90,7 @@ class Compensator:
     def _plan(self, view: View, forward: OperationRecord, *, certain: bool) -> "_Plan | Needless | Refused":
         contract = self._terms.lookup(forward.tool)
         declared = contract.compensate
-        known = evident(view, forward, contract, self._terms)
+        known = evident(view, forward, self._terms, self._machine)
         decision = decide(
             Facts(
                 state=forward.state,

@@ -4,7 +4,7 @@ Part of `driver.engine`; imports `driver.core` and `store`. Works on a view, wit
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias
@@ -12,8 +12,10 @@ from typing import Final, TypeAlias
 from driver.core.attempts import Phase
 from driver.core.conclusion import Attempted, Outcome, attempted
 from driver.core.contracts import Contract
+from driver.core.landing import landed_by, unhurried
 from driver.core.retry import Case, Clocks, First, MachineClock
 from driver.core.revival import proof
+from driver.engine.machine import Machine
 from store.events import (
     AttemptEnded,
     EventData,
@@ -111,6 +113,19 @@ def case(
     )
 
 
+def landed_by_now(
+    view: View, attempts: Sequence[AttemptRecord], late_result_s: float, machine: Machine
+) -> datetime | None:
+    """Return `landed_by` of these attempts, as the wall clock stands now: it may have been set forward."""
+    ends: list[datetime] = []
+    for attempt in attempts:
+        end = landed_by([attempt], late_result_s)
+        if end is None:
+            return None
+        ends.append(unhurried(end, attempt, first_attempt(view, attempt), clocks(view, machine())))
+    return max(ends, default=None)
+
+
 def late_success(view: View, record: OperationRecord) -> OperationSucceeded | None:
     """Return the receipt of an operation of which an attempt turned out to have happened; else None."""
     if record.effect is not Effect.OCCURRED:
@@ -192,7 +207,7 @@ def _own(view: View, record: OperationRecord, seq: int, word: Word) -> Word:
 
 
 def first_attempt(view: View, attempt: AttemptRecord) -> First:
-    """Return an attempt, the first one, as its intent was recorded."""
+    """Return an attempt, such as the first one, as its intent was recorded."""
     event = view.event(attempt.started_seq)
     data = None if event is None or event.body is None else data_of(event)
     machine = None

@@ -22,10 +22,10 @@ import structlog
 
 from driver.core.attempts import NotSent, Phase, Report, ToolCall
 from driver.core.contracts import Probe, ToolName
-from driver.core.landing import landed_by
 from driver.core.probes import Finding, Unclear, count, look_id, question, scope, verdict
 from driver.core.redaction import Redaction, redaction
 from driver.core.reports import Redactor
+from driver.engine.history import landed_by_now
 from driver.engine.looks import Look, record_look
 from driver.engine.reports import broken
 from driver.engine.surroundings import Surroundings
@@ -76,6 +76,7 @@ class Prober:
         self._providers = around.providers
         self._terms = around.terms
         self._clock = around.clock
+        self._machine = around.machine
         self._boundary = around.boundary
         self._limits: dict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(LOOKS_MAX))
 
@@ -135,7 +136,7 @@ class Prober:
             read=read,
             seen=seen,
             asked=question(probe, seen),
-            landed=landed_by(view.attempts(operation_id), contract.late_result_s),
+            landed=landed_by_now(view, view.attempts(operation_id), contract.late_result_s, self._machine),
             own=own,
             hidden=() if own is None else _of_results(own.redaction),
         )

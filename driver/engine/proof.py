@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from driver.core.commands import RetryData
 from driver.core.contracts import Contract
 from driver.core.identity import compensation_id
-from driver.core.landing import ELSEWHERE, landed_by
+from driver.core.landing import ELSEWHERE
 from driver.core.retry import Case
 from driver.core.revival import Facts, proof
 from driver.core.strictjson import loads
-from driver.engine.history import clocks, first_attempt, has_begun, runs
+from driver.engine.history import clocks, first_attempt, has_begun, landed_by_now, runs
 from driver.engine.machine import Machine
 from driver.engine.terms import Terms
 from store.lifecycle import Effect, Judgement, Source, State
@@ -71,7 +71,11 @@ class Evident:
 
 
 def evident(
-    view: View, record: OperationRecord, contract: Contract, terms: Terms, attempts: int | None = None
+    view: View,
+    record: OperationRecord,
+    terms: Terms,
+    machine: Machine,
+    attempts: int | None = None,
 ) -> Evident:
     """Return what stands about the first `attempts` of an operation, by default about all."""
     count = record.attempt_count if attempts is None else attempts
@@ -79,7 +83,7 @@ def evident(
     return Evident(
         attempts=made,
         proven=proof(view.evidence(record.operation_id), made, since_seq=view.base),
-        lands_until=_lands_until(view, record, made, contract, terms),
+        lands_until=_lands_until(view, record, made, terms, machine),
     )
 
 
@@ -94,7 +98,7 @@ def facts(
 ) -> Facts:
     """Return what rule R asks about an operation, as far as its first `attempts` go."""
     contract = terms.lookup(record.tool)
-    known = evident(view, record, contract, terms, attempts)
+    known = evident(view, record, terms, machine, attempts)
     case = Case(
         contract=contract,
         # the careful one of what was recorded and what is declared now
@@ -130,9 +134,10 @@ def _is_erased(view: View, record: OperationRecord) -> bool:
 
 
 def _lands_until(
-    view: View, record: OperationRecord, attempts: Sequence[AttemptRecord], contract: Contract, terms: Terms
+    view: View, record: OperationRecord, attempts: Sequence[AttemptRecord], terms: Terms, machine: Machine
 ) -> datetime | None:
     """An attempt that was answered has landed, or never will; nor will one whose transport is closed."""
+    contract = terms.lookup(record.tool)
     if not attempts:
         return _elsewhere_until(record, contract) if record.reason in ELSEWHERE else None
     answered = {
@@ -147,7 +152,7 @@ def _lands_until(
         if item.reason in ELSEWHERE:
             ends.append(_elsewhere_until(replace(record, ended_at=item.ended_at), contract))
         elif not terms.is_closed(record.tool, record.operation_id, item.attempt):
-            end = landed_by([item], contract.late_result_s)
+            end = landed_by_now(view, [item], contract.late_result_s, machine)
             assert end is not None, "an attempt with an outcome has ended, in this life"
             ends.append(end)
     return max(ends, default=None)

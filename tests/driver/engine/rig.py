@@ -63,6 +63,11 @@ class Clock:
     def __call__(self) -> datetime:
         return datetime.now(UTC) + self.ahead
 
+    def pass_by(self, seconds: float) -> None:
+        """Let time pass, by all clocks."""
+        self.ahead += timedelta(seconds=seconds)
+        self.slept_s += seconds
+
     def machine(self) -> MachineClock:
         return MachineClock("boot-1", time.monotonic() + self.slept_s)
 

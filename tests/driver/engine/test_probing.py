@@ -237,7 +237,7 @@ async def test_nothing_found_too_early_proves_nothing(tmp_path: Path) -> None:
         await rig.quiet()
         early = await rig.operation()
         assert (early.effect_by, early.settled) == (None, False)
-        clock.ahead = timedelta(seconds=601)
+        clock.pass_by(601)
         rig.engine.pump()
         late = await rig.until(lambda record: record.effect_by is Source.PROBE)
         looks = await data_of(rig, "operation.probed")
@@ -255,15 +255,31 @@ async def test_what_may_still_land_is_not_absent(tmp_path: Path) -> None:
         await rig.intake.deliver([call()])
         await rig.reaches("operation.probed")
         assert (await rig.operation()).reason == "execution_timeout"
-        clock.ahead = timedelta(seconds=899)
+        clock.pass_by(899)
         rig.engine.pump()
         await rig.quiet()
         assert (await rig.kinds()).count("operation.probed") == 1
-        clock.ahead = timedelta(seconds=901)
+        clock.pass_by(2)
         rig.engine.pump()
         await rig.until(lambda record: record.effect_by is Source.PROBE)
         looks = await data_of(rig, "operation.probed")
     assert [look["verdict"] for look in looks] == ["undetermined", "absent"]
+
+
+async def test_a_clock_that_is_set_forward_makes_nothing_absent(tmp_path: Path) -> None:
+    """What may still land is looked for, and not found, at a time that has not come by any other clock."""
+    clock = Clock()
+    contract = replace(with_probe(attempts=2, visible_after_s=0.0), late_result_s=900.0)
+    provider = world(found(), lost=Silence(cause="deadline", message="no answer"))
+    async with engine(tmp_path, provider, contract=contract, others=READ, clock=clock) as rig:
+        await rig.intake.deliver([call()])
+        await rig.reaches("operation.probed")
+        clock.ahead = timedelta(hours=2)
+        rig.engine.pump()
+        await rig.reaches("operation.probed", 2)
+        looks = await data_of(rig, "operation.probed")
+        assert (await rig.operation()).settled is False
+    assert [look["verdict"] for look in looks] == ["undetermined", "undetermined"]
 
 
 async def test_absence_that_nobody_vouches_for_settles_nothing(tmp_path: Path) -> None:
@@ -321,7 +337,7 @@ async def test_an_operators_word_is_stronger_and_ends_the_schedule(tmp_path: Pat
         await rig.reaches("operation.probed")
         operation = await rig.operation()
         await rig.journal.transact(say(operation.operation_id, effect, "operator:1000"))
-        clock.ahead = timedelta(seconds=700)
+        clock.pass_by(700)
         rig.engine.pump()
         await rig.quiet()
         looks = (await rig.kinds()).count("operation.probed")
@@ -343,7 +359,7 @@ async def test_probes_go_on_after_a_best_effort_verdict(tmp_path: Path) -> None:
         guessed = await rig.operation()
         assert (guessed.effect, guessed.best_effort) == (Effect.OCCURRED, True)
         assert await rig.journal.read(lambda view: probes_to_come(view, guessed, contract))
-        clock.ahead = timedelta(seconds=700)
+        clock.pass_by(700)
         rig.engine.pump()
         ended = await rig.until(lambda record: record.effect_by is Source.PROBE)
         assert not await rig.journal.read(lambda view: probes_to_come(view, ended, contract))
@@ -361,12 +377,12 @@ async def test_a_restart_goes_on_where_the_schedule_was(tmp_path: Path) -> None:
         await rig.intake.deliver([call()])
         await rig.reaches("operation.probed")
     clock = Clock()
-    clock.ahead = timedelta(seconds=700)
+    clock.pass_by(700)
     for expected in (2, 3, 3, 3):
         async with engine(tmp_path, provider, contract=contract, others=READ, clock=clock) as rig:
             await rig.reaches("operation.probed", expected)
             await rig.quiet()
-        clock.ahead += timedelta(seconds=120)
+        clock.pass_by(120)
     assert len([look for look in provider.executed if look.tool == "find"]) == 3
 
 
@@ -379,7 +395,7 @@ async def test_what_a_supervisor_settled_is_found_again_after_a_restart(tmp_path
         operation = await rig.operation()
         await rig.journal.transact(say(operation.operation_id, Effect.NONE, "supervisor:rules"))
     clock = Clock()
-    clock.ahead = timedelta(seconds=700)
+    clock.pass_by(700)
     provider = ScriptedProvider(answer=found("a"))
     async with engine(tmp_path, provider, contract=contract, others=READ, clock=clock) as rig:
         ended = await rig.until(lambda record: record.effect_by is Source.PROBE)
@@ -611,7 +627,7 @@ async def test_a_prober_that_does_not_wait_for_the_effect_is_found_out(
     def at_once(*_: object) -> datetime:
         return long_ago
 
-    monkeypatch.setattr("driver.engine.probing.landed_by", at_once)
+    monkeypatch.setattr("driver.engine.probing.landed_by_now", at_once)
     contract = with_probe(attempts=2, visible_after_s=600.0)
     assert await first_look(tmp_path, found(), contract) == ("absent", Effect.NONE)
 
