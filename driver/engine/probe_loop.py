@@ -50,6 +50,8 @@ PAGE: Final = 100
 """Operations that are read at once."""
 WATCHED_MAX: Final = 10_000
 """Operations that stand in the agendas; what is beyond them is found by a later round."""
+NEWS_MAX: Final = 10_000
+"""Operations whose news is remembered until the loop comes to it: likewise."""
 SETBACK_S: Final = 60.0
 """After a look that nothing came of, not even a record: a bug of ours, which must not spin."""
 
@@ -120,8 +122,12 @@ class ProbeLoop:
 
     def _hear(self, events: Sequence[StoredEvent]) -> None:
         for event in events:
-            if event.kind in NEWS and event.operation_id is not None:
+            if event.kind not in NEWS or event.operation_id is None:
+                continue
+            if len(self._news) < NEWS_MAX:
                 self._news[event.operation_id] = None
+            else:
+                self._left_out = True
         if self._news:
             self._wake.set()
 

@@ -18,7 +18,15 @@ from store.lifecycle import Effect, State
 from store.records import CommandId, JsonObject, JsonValue, OperationId, OperationRecord, Origin
 from store.view import View
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
-from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again, receipt, receipt_now, refused, say
+from tests.driver.engine.test_retrying import (
+    DEDUPLICATING,
+    ask_again,
+    believing,
+    receipt,
+    receipt_now,
+    refused,
+    say,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -363,6 +371,19 @@ async def test_it_stops_at_the_first_that_is_not_certain_and_can_be_resumed(tmp_
         assert [item["operation_id"] for item in data["compensated"]] == [made[2].operation_id]
     assert third["complete"]
     assert [item["n"] for item in undone(provider)] == [3, 2, 1]
+
+
+async def test_a_walk_that_believes_a_supervisor_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control of I8: a guess that it happened would be taken back."""
+    monkeypatch.setattr("driver.engine.proof.proof", believing)
+    provider = ScriptedProvider(answers=[GONE])
+    async with engine(tmp_path, provider, contract=FORWARD, others=UNDO) as rig:
+        await run_of(rig, 1)
+        await say(rig, Effect.OCCURRED, "supervisor:rules")
+        assert (await compensate_run(rig))["complete"]
+    assert len(undone(provider)) == 1
 
 
 async def test_it_stops_at_a_compensation_that_is_not_certain(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from store.events import Draft, OperationReconciled
 from store.lifecycle import Effect, Source, State
 from store.records import JsonObject, OperationId
 from store.transaction import Transaction
-from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine
+from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
 
 pytestmark = pytest.mark.anyio
 
@@ -669,3 +669,16 @@ async def test_what_cannot_be_watched_at_once_is_found_by_a_later_round(
         kinds = await rig.kinds()
     assert kinds.count("operation.probed") == 30
     assert len(provider.executed) == 30
+
+
+async def test_what_was_not_heard_of_is_found_by_a_later_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """News have a bound, too: a storm of them is looked up in the journal."""
+    monkeypatch.setattr("driver.engine.probe_loop.NEWS_MAX", 1)
+    provider = ScriptedProvider(answers=[LOST] * 30, answer=found("a"))
+    async with engine(tmp_path, provider, contract=Contract(declared=True), confirmed=False) as rig:
+        await rig.intake.deliver([call(f"cmd-{n}", arguments={"n": n}) for n in range(30)])
+    bounds = limits(inflight_max=30)
+    async with engine(tmp_path, provider, contract=PROBED, others=READ, bounds=bounds) as rig:
+        await rig.reaches("operation.reconciled", 30)

@@ -1,6 +1,7 @@
 """`operation.retry`: rule R decides, nothing is begun twice, and what cannot begin changes nothing."""
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,8 +15,8 @@ from driver.core.contracts import Contract
 from driver.engine.running import Running, Step
 from driver.engine.steps import Steps
 from store.events import Draft, OperationReconciled
-from store.lifecycle import Effect, Source, State
-from store.records import CommandId
+from store.lifecycle import Effect, Evidence, Judgement, Source, State, judge
+from store.records import AttemptRecord, CommandId, EvidenceRecord
 from store.transaction import Transaction
 from store.view import View
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
@@ -151,6 +152,26 @@ async def test_a_supervisors_word_allows_nothing(tmp_path: Path, effect: Effect)
         code = await refused(rig)
     assert code == ("best_effort_only" if effect is Effect.NONE else "not_proven_none")
     assert len(provider.executed) == 1
+
+
+def believing(evidence: Iterable[EvidenceRecord], attempts: Sequence[AttemptRecord], **_: int) -> Judgement:
+    """What all evidence says, a supervisor's among it: what rule R would do if a guess were proof."""
+    return judge([Evidence(item.attempt, item.effect, item.source) for item in evidence], len(attempts))
+
+
+async def test_a_rule_r_that_believes_a_supervisor_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control of I8: a guess would let a write run a second time."""
+    monkeypatch.setattr("driver.engine.proof.proof", believing)
+    provider = ScriptedProvider(answers=[GONE])
+    async with engine(tmp_path, provider, contract=PLAIN) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await say(rig, Effect.NONE, "supervisor:rules")
+        await ask_again(rig)
+        assert (await receipt(rig))[1]["outcome"] == "succeeded"
+    assert len(provider.executed) == 2
 
 
 @pytest.mark.parametrize("actor", ["operator:1000", "probe:tools/find"])
