@@ -31,7 +31,8 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries shims: nobody here waits for them
     gc.disable()
     gc.freeze()  # what a shim does not touch, it shares
-    orders.send(HELLO)
+    with suppress(BrokenPipeError):  # the daemon is gone: there is nothing to receive either
+        orders.send(HELLO)
     while handed := _receive(orders):
         with suppress(OSError):  # no room for a process: the link ends, which says that there is no shim
             if not os.fork():
@@ -46,9 +47,12 @@ def _receive(orders: socket.socket) -> Descriptors | None:
     """Return what the next shim is handed; None at the end."""
     numbers = array("i")
     size = len(Descriptors._fields) * numbers.itemsize
-    message, ancillary, _, _ = orders.recvmsg(
-        MESSAGE_BYTES_MAX, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC
-    )
+    try:
+        message, ancillary, _, _ = orders.recvmsg(
+            MESSAGE_BYTES_MAX, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC
+        )
+    except ConnectionResetError:  # the daemon was killed before it had read the greeting
+        return None
     for _, _, data in ancillary:
         numbers.frombytes(data)
     return Descriptors(*numbers) if message else None

@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -13,6 +16,12 @@ from tests.driver.providers.command.stage import STOP, Gate, Stage, answer, sett
 from tests.driver.providers.command.test_readoption import gone, life
 
 pytestmark = pytest.mark.anyio
+
+ZYGOTE = """import sys
+from driver.providers.command.shim.zygote import main
+sys.stdin.readline()
+main(int(sys.argv[1]))
+"""
 
 
 async def zygote(stage: Stage) -> int:
@@ -102,3 +111,31 @@ async def test_a_zygote_of_another_version_is_refused(
         assert await stage.run(sh("true")) == refused
     assert isinstance(refused, NotSent)
     assert "restart" in refused.message
+
+
+async def test_a_zygote_whose_daemon_died_at_once_ends_without_a_word() -> None:
+    """Killed before it read the greeting, or before there was one: nothing of that is an error to report."""
+    greeted, silent = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    for daemons, zygotes in (greeted, silent):
+        with zygotes:
+            process = await anyio.open_process(
+                [
+                    sys.executable,
+                    "-c",
+                    ZYGOTE,
+                    str(zygotes.fileno()),
+                ],
+                pass_fds=(zygotes.fileno(),),
+                stdout=subprocess.DEVNULL,
+            )
+        async with process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            if daemons is silent[0]:
+                daemons.close()
+            await process.stdin.send(b"\n")
+            if daemons is greeted[0]:
+                await anyio.wait_readable(daemons)
+                daemons.close()
+            said = b"".join([piece async for piece in process.stderr])
+            assert (await process.wait(), said) == (0, b"")
