@@ -23,7 +23,6 @@ from store.errors import StoreError
 from store.lifecycle import State
 from store.records import JsonObject, JsonValue, OperationFilter, OperationId
 from store.rest import at_rest
-from store.settings import JournalSettings
 from store.view import View
 
 TRIED_MAX: Final = 3
@@ -88,11 +87,7 @@ def _asked(client: LocalClient, tool: str) -> Iterator[Control]:
 def _at_rest(config: Config, tools: tuple[str, ...]) -> Controls:
     if not config.driver.state_dir.is_dir():
         return Controls(by_tool={})
-    settings = JournalSettings(
-        state_dir=config.driver.state_dir,
-        runtime_dir=config.driver.runtime_dir,
-        allow_network_fs=config.journal.allow_network_fs,
-    )
+    settings = doors.journal(config)
     try:
         with at_rest(settings, now=datetime.now(UTC)) as view:
             if view is None:

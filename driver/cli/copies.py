@@ -30,7 +30,6 @@ from driver.local.exports import Format
 from store.backup import back_up_at_rest
 from store.errors import StoreError
 from store.rest import at_rest
-from store.settings import JournalSettings
 from store.verify import Progress
 
 Write = Callable[[bytes], None]
@@ -96,7 +95,7 @@ def _backup_at_rest(config: Config, target: Path, report: Report) -> BackupResul
         report(VerifyProgress(check=reached.check, done=reached.done, total=reached.total))
 
     try:
-        made = back_up_at_rest(_settings(config), target, note, now=datetime.now(UTC))
+        made = back_up_at_rest(doors.journal(config), target, note, now=datetime.now(UTC))
     except StoreError as error:
         raise NotCopied(str(error)) from error
     return BackupResult(
@@ -153,7 +152,7 @@ def _live_export(config_file: Path, form: Format, write: Write, report: Report) 
 
 def _export_at_rest(config: Config, form: Format, write: Write, report: Report) -> None:
     try:
-        with at_rest(_settings(config), now=datetime.now(UTC)) as view:
+        with at_rest(doors.journal(config), now=datetime.now(UTC)) as view:
             write(exports.beginning(form))
             if view is None:
                 return
@@ -166,11 +165,3 @@ def _export_at_rest(config: Config, form: Format, write: Write, report: Report) 
                 report(VerifyProgress(check="operations", done=done, total=total))
     except StoreError as error:
         raise NotCopied(str(error)) from error
-
-
-def _settings(config: Config) -> JournalSettings:
-    return JournalSettings(
-        state_dir=config.driver.state_dir,
-        runtime_dir=config.driver.runtime_dir,
-        allow_network_fs=config.journal.allow_network_fs,
-    )

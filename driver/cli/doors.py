@@ -1,4 +1,4 @@
-"""From a configuration file to an open door of the daemon that it belongs to.
+"""From a configuration file to an open door of the daemon that it belongs to, or to its file.
 
 Part of `driver.cli`; imports `driver.config.load`, `driver.local.settings` and the client.
 """
@@ -8,7 +8,9 @@ from shlex import quote
 
 from driver.cli.client import Door, LocalClient
 from driver.config.load import DEFAULT_PATH, load
+from driver.config.models import Config
 from driver.local.settings import LocalSettings
+from store.settings import JournalSettings
 
 
 def inspect(config_file: Path) -> LocalClient:
@@ -19,6 +21,15 @@ def inspect(config_file: Path) -> LocalClient:
 def operator(config_file: Path) -> LocalClient:
     """Return a client of the socket for everything. Raises `ConfigError`; connects when it is used."""
     return LocalClient(Door(socket=_settings(config_file).operator_socket, config=config_file))
+
+
+def journal(config: Config) -> JournalSettings:
+    """Return what a look at the file needs, where no daemon runs."""
+    return JournalSettings(
+        state_dir=config.driver.state_dir,
+        runtime_dir=config.driver.runtime_dir,
+        allow_network_fs=config.journal.allow_network_fs,
+    )
 
 
 def flags(config_file: Path) -> str:

@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),
     "backup": ("driver.cli.copies:backup", "Copy the journal into a file, verified."),
     "export": ("driver.cli.copies:export", "Every operation, as lines of JSON or a table."),
+    "doctor": ("driver.cli.doctor:doctor", "Whether everything is well, as an exit code."),
     "metrics": ("driver.cli.metrics:metrics", "The daemon's metrics, as OpenMetrics."),
     "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
     "demo": ("driver.cli.demo:demo", "The whole story in one minute, on real processes."),

@@ -26,7 +26,6 @@ from driver.cli.views import line, table
 from driver.config.load import load
 from driver.config.models import Config
 from store.errors import StoreError
-from store.settings import JournalSettings
 from store.verify import Progress as FileProgress
 from store.verify import verify_file
 
@@ -126,11 +125,7 @@ def _findings(client: LocalClient, report: Report) -> Generator[VerifyFinding]:
 
 def _at_rest(config: Config, report: Report, *, deep: bool) -> Verdict:
     """Look at the file, under the lock of its folder."""
-    settings = JournalSettings(
-        state_dir=config.driver.state_dir,
-        runtime_dir=config.driver.runtime_dir,
-        allow_network_fs=config.journal.allow_network_fs,
-    )
+    settings = doors.journal(config)
 
     def note(reached: FileProgress) -> None:
         report(VerifyProgress(check=reached.check, done=reached.done, total=reached.total))
