@@ -96,16 +96,17 @@ HINTS: Final = (
     Hint(
         applies=lambda _: True,
         command="effectd show {operation_id}",
-        advice="its whole story: deliveries, attempts, evidence, arguments, answer",
+        advice="its whole story, and whether it can be probed, retried or taken back",
     ),
 )
 """In the order in which they are shown."""
 
 
-def hints_for(operation: Operation) -> Iterator[tuple[str | None, str]]:
-    """Yield (command or None, advice) for `operation`, ready to be typed."""
+def hints_for(operation: Operation, *, within: str | None = None) -> Iterator[tuple[str | None, str]]:
+    """Yield (command or None, advice) for `operation`, ready to be typed; none of the subcommand `within`."""
+    own = f"effectd {within} "
     for hint in HINTS:
-        if hint.applies(operation):
+        if hint.applies(operation) and not (hint.command or "").startswith(own):
             command = (
                 None if hint.command is None else hint.command.format(operation_id=operation.operation_id)
             )

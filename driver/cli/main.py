@@ -8,6 +8,7 @@ configuration, 3 daemon not reachable, 70 a bug of ours. An error is one line on
 do next; a configuration with several mistakes has one line for each.
 """
 
+import difflib
 import traceback
 from importlib import import_module
 from typing import Final
@@ -69,6 +70,19 @@ class Effectd(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; where there is none of that name, say which one may have been meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if not near or args[0] in COMMANDS:
+                raise
+            message = f"{error.message} Did you mean {near[0]!r}?"
+            raise click.UsageError(message, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table, and import nothing."""

@@ -15,6 +15,8 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     default=DEFAULT_PATH,
     show_default=True,
+    envvar="EFFECTD_CONFIG",
+    show_envvar=True,
     metavar="FILE",
     help="The configuration; state and sockets are found through it.",
 )

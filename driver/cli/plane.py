@@ -81,12 +81,14 @@ _url_option = click.option(
     default=f"http://{DEFAULT_ADDRESS}",
     show_default=True,
     envvar="EFFECTD_PLANE_URL",
+    show_envvar=True,
     help="Where the plane answers.",
 )
 _token_option = click.option(
     "--operator-token-file",
     type=_file,
     envvar="EFFECTD_PLANE_OPERATOR_TOKEN_FILE",
+    show_envvar=True,
     default=lambda: state_folder() / "operator.token",
     show_default="operator.token in the plane's state folder",
     help="Holds the token that the plane's HTTP API asks for.",
@@ -156,6 +158,7 @@ def plane(
 )
 @click.option("--repeat", is_flag=True, help="The call is meant, although it looks like one before.")
 @click.option("--resumes", multiple=True, metavar="RUN", help="A run that this run continues.")
+@click.option("--parent", metavar="OPERATION", help="The operation that this call's run serves.")
 @click.option("--driver", metavar="ID", help="The driver that is meant, where there are several.")
 @click.option(
     "--expires-ms", type=click.IntRange(min=1), help="From its arrival until it must be dispatched."
@@ -232,6 +235,7 @@ def _command(given: Mapping[str, Any]) -> Reply:
         data |= {"tool": given["tool"], "arguments": given["args"] or {}}
         data |= {"repeat": True} if given["repeat"] else {}
         data |= {"resumes": list(given["resumes"])} if given["resumes"] else {}
+        data |= {"parent_operation_id": given["parent"]} if given["parent"] else {}
     body: Reply = {
         "command_id": given["command_id"],
         "run_id": given["run"],

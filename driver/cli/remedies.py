@@ -10,28 +10,31 @@ import click
 from pydantic import JsonValue
 from rich.text import Text
 
-from driver.cli import doors, views
+from driver.cli import completion, doors, views, words
 from driver.cli.client import LocalClient
 from driver.cli.errands import give, receipt, wait_option
+from driver.cli.failures import EXIT_REFUSED
 from driver.cli.ops import operation_of
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.replies import CommandGiven, RunCommandGiven
+from store.lifecycle import Effect, State
 
-_STYLES = {"occurred": "bold green", "none": "bold green", "unknown": "bold red"}
+_STYLES = {Effect.OCCURRED: "bold green", Effect.NONE: "bold yellow", Effect.UNKNOWN: "bold red"}
 
 
 @click.command()
-@click.argument("wanted", metavar="ID")
+@click.argument("wanted", metavar="ID", shell_complete=completion.operations)
 @wait_option
 @config_option
 @json_option
-def retry(config_file: Path, wanted: str, *, as_json: bool, no_wait: bool) -> None:
+@click.pass_context
+def retry(ctx: click.Context, config_file: Path, wanted: str, *, as_json: bool, no_wait: bool) -> None:
     """Call an operation that has ended again, with the same key. ID is its own, or that of its command.
 
     Only where rule R allows it: nothing of it can still land, and an operator, a probe or an answer proves
     that it did not happen; or the provider deduplicates by the key, and still knows it. A refusal says which
-    part fails. A supervisor's verdict allows nothing.
+    part fails. A supervisor's verdict allows nothing. Exits 1 unless the attempt succeeded.
     """
     with doors.operator(config_file) as client:
         given = give(client, operation_of(client, wanted), "retry")
@@ -41,55 +44,93 @@ def retry(config_file: Path, wanted: str, *, as_json: bool, no_wait: bool) -> No
     elif result is None:
         show([_asked(given.operation_id, given.command_id)])
     else:
-        told = f": {given.operation_id}, attempt {result['attempt']}: effect {result['effect']}."
-        show([views.line((str(result["outcome"]).capitalize(), _style(result)), told)])
+        subject = f"{given.operation_id}, attempt {result['attempt']}"
+        show(_ended(str(result["outcome"]), subject, given.operation_id, result, doors.flags(config_file)))
+    if result is not None and result["outcome"] != State.SUCCEEDED:
+        ctx.exit(EXIT_REFUSED)
 
 
 @click.command()
-@click.argument("wanted", metavar="ID", required=False)
-@click.option("--run", "run_id", metavar="RUN", help="Every operation of a run, the newest first.")
+@click.argument("wanted", metavar="ID", required=False, shell_complete=completion.operations)
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    shell_complete=completion.runs,
+    help="Every operation of a run, the newest first.",
+)
 @wait_option
 @config_option
 @json_option
+@click.pass_context
 def compensate(
-    config_file: Path, wanted: str | None, *, run_id: str | None, as_json: bool, no_wait: bool
+    ctx: click.Context,
+    config_file: Path,
+    wanted: str | None,
+    *,
+    run_id: str | None,
+    as_json: bool,
+    no_wait: bool,
 ) -> None:
     """Take an effect back, with the call that its contract declares. ID is the operation's, or its command's.
 
     Each operation is compensated once; the compensation is an operation of its own. A run is compensated from
     its newest operation to its oldest, up to the first that is not certain: settle that, then ask again.
+    Exits 1 where something was not taken back.
     """
     if (wanted is None) == (run_id is None):
         raise click.UsageError("give either ID or --run RUN")  # noqa: TRY003 - click's own
     with doors.operator(config_file) as client:
         if run_id is not None:
-            _compensate_run(client, run_id, as_json=as_json, no_wait=no_wait)
-            return
-        given = give(client, operation_of(client, wanted or ""), "compensate")
+            given: CommandGiven | RunCommandGiven = _give_run(client, run_id)
+        else:
+            given = give(client, operation_of(client, wanted or ""), "compensate")
         result = None if no_wait else receipt(client, given)
     if as_json:
         _write(given, result)
     elif result is None:
-        show([_asked(given.operation_id, given.command_id)])
-    elif result["compensation_operation_id"] is None:
-        show([views.line(("Nothing to do", "bold green"), f": {given.operation_id} did not happen.")])
+        subject = given.run_id if isinstance(given, RunCommandGiven) else given.operation_id
+        show([_asked(subject, given.command_id)])
+    elif isinstance(given, RunCommandGiven):
+        show(_account(result))
     else:
-        told = (
-            f": {result['compensation_operation_id']}, for {given.operation_id}: effect {result['effect']}."
-        )
-        show([views.line((str(result["state"]).capitalize(), _style(result)), told)])
+        show(_undone(given.operation_id, result, doors.flags(config_file)))
+    if result is not None and not _is_undone(result):
+        ctx.exit(EXIT_REFUSED)
 
 
-def _compensate_run(client: LocalClient, run_id: str, *, as_json: bool, no_wait: bool) -> None:
-    text = client.post(f"/v1/runs/{quote(run_id, safe='')}/compensate", {})
-    given = client.parse(RunCommandGiven, text)
-    result = None if no_wait else receipt(client, given)
-    if as_json:
-        _write(given, result)
-    elif result is None:
-        show([_asked(given.run_id, given.command_id)])
-    else:
-        show(list(_account(result)))
+def _give_run(client: LocalClient, run_id: str) -> RunCommandGiven:
+    return client.parse(RunCommandGiven, client.post(f"/v1/runs/{quote(run_id, safe='')}/compensate", {}))
+
+
+def _is_undone(result: dict[str, JsonValue]) -> bool:
+    """Whether all is taken back that was asked for, as far as anybody can: of an operation, or of a run."""
+    if "complete" in result:
+        return result["complete"] is True
+    return result["compensation_operation_id"] is None or result["effect"] == Effect.OCCURRED
+
+
+def _undone(operation_id: str, result: dict[str, JsonValue], flags: str) -> list[Text]:
+    """Return what became of one operation's compensation."""
+    compensation = result["compensation_operation_id"]
+    if compensation is None:
+        return [views.line(("Nothing to do", "bold green"), f": {operation_id} did not happen.")]
+    return _ended(
+        str(result["state"]), f"{compensation}, for {operation_id}", str(compensation), result, flags
+    )
+
+
+def _ended(
+    outcome: str, subject: str, operation_id: str, result: dict[str, JsonValue], flags: str
+) -> list[Text]:
+    """Return how a call ended, why where it is not as it was meant, and where its story stands."""
+    word = outcome.replace("_", " ").capitalize()
+    lines = [views.line((word, _style(result)), f": {subject}: effect {result['effect']}.")]
+    if result["reason"] is not None:
+        lines.append(views.line(f"  {words.reason(str(result['reason']))}."))
+    if outcome != State.SUCCEEDED:
+        lines.append(views.line(f"  The whole story: 'effectd show {operation_id}{flags}'."))
+    return lines
 
 
 def _account(result: dict[str, JsonValue]) -> list[Text]:
@@ -114,4 +155,4 @@ def _asked(subject: str, command_id: str) -> Text:
 
 
 def _style(result: dict[str, JsonValue]) -> str:
-    return _STYLES.get(str(result["effect"]), "yellow")
+    return _STYLES[Effect(str(result["effect"]))]

@@ -25,4 +25,5 @@ def status(config_file: Path, *, as_json: bool) -> None:
         if as_json:
             write_json(json.loads(text))
         else:
-            show(views.status_lines(client.parse(Status, text), datetime.now(UTC)))
+            found = client.parse(Status, text)
+            show(views.status_lines(found, datetime.now(UTC), doors.flags(config_file)))

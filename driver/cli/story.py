@@ -57,7 +57,7 @@ def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Rendera
     yield labelled("arguments", "erased" if told.arguments is None else value_text(told.arguments))
     yield labelled("result", _value(told.result))
     yield labelled("events", ", ".join(str(seq) for seq in told.events))
-    yield from hint_lines(told, flags)
+    yield from hint_lines(told, flags, within="show")
 
 
 def _incidents(told: Story) -> Iterator[RenderableType]:

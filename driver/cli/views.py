@@ -16,6 +16,7 @@ from rich.text import Text
 
 from driver.cli import words
 from driver.cli.hints import hints_for
+from driver.cli.listing import Listing
 from driver.cli.plain import plain
 from driver.cli.replies import Event, Operation, Page, Run, Status
 from store.lifecycle import ENDED, Effect, State
@@ -27,7 +28,6 @@ FACT_WIDTH: Final = 60
 
 _INDENT: Final = "  "
 _LABEL_WIDTH: Final = 12
-_ID_WIDTH: Final = 35
 
 _EVENT_FACTS: Final = (
     "tool",
@@ -74,19 +74,9 @@ def labelled(label: str, *parts: Part) -> Table:
     return made
 
 
-def table(rows: Iterable[Sequence[Part]], headings: Sequence[str], right: Container[str] = ()) -> Table:
+def table(rows: Iterable[Sequence[Part]], headings: Sequence[str], right: Container[str] = ()) -> Listing:
     """Return rows under their headings; the columns named in `right` are numbers. No cell is ever cut."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        made.add_column(
-            heading,
-            justify="right" if heading in right else "left",
-            overflow="fold",
-            min_width=_ID_WIDTH if heading == "OPERATION" else None,  # copied with a double click
-        )
-    for row in rows:
-        made.add_row(*(line(part) for part in row))
-    return made
+    return Listing(headings=headings, rows=[[line(part) for part in row] for row in rows], right=right)
 
 
 def value_text(value: JsonValue, width_max: int = VALUE_WIDTH) -> str:
@@ -97,16 +87,19 @@ def value_text(value: JsonValue, width_max: int = VALUE_WIDTH) -> str:
     return f"{whole[:width_max]}… ({len(whole):,} characters; --json has them all)"
 
 
-def status_lines(found: Status, now: datetime) -> Iterator[RenderableType]:
-    """Yield the daemon's state: what is wrong with it first."""
+def status_lines(found: Status, now: datetime, flags: str = "") -> Iterator[RenderableType]:
+    """Yield the daemon's state: what is wrong with it first. `flags` stand behind every suggested command."""
     style = "bold green" if found.state == "ready" else "bold red"
     yield line("effectd ", (found.driver_id, "bold"), " is ", (found.state, style))
     if found.fence is not None:
-        fence = f"{found.fence}: it dispatches nothing, and refuses commands"
+        fence = (
+            f"{found.fence}: it dispatches nothing, and refuses commands; "
+            f"the ways out: 'effectd unfence --help'"
+        )
         yield labelled("fence", (fence, "bold red"))
     if found.fault_injection:
         yield labelled("FAULT DRILL", (", ".join(found.fault_injection), "bold red"))
-    yield labelled("unsettled", _unsettled(found))
+    yield labelled("unsettled", _unsettled(found, flags))
     if found.dead_letters:
         text = f"{found.dead_letters} events that the plane did not take: see GET /v1/dead-letters"
         yield labelled("refused", (text, "bold yellow"))
@@ -114,7 +107,7 @@ def status_lines(found: Status, now: datetime) -> Iterator[RenderableType]:
         if count:
             yield labelled("INCIDENTS", (f"{count} {what}: {_INCIDENTS[what]}", "bold red"))
     if waiting := found.counts.get(State.AWAITING_APPROVAL, 0):
-        text = f"{waiting} wait for a person: see 'effectd ops --state {State.AWAITING_APPROVAL}'"
+        text = f"{waiting} wait for a person: see 'effectd ops --state {State.AWAITING_APPROVAL}{flags}'"
         yield labelled("approvals", (text, "bold yellow"))
     yield labelled("link", _link(found, now))
     counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
@@ -165,10 +158,13 @@ def operation_lines(operation: Operation, now: datetime) -> Iterator[RenderableT
         yield labelled(key, value)
 
 
-def hint_lines(operation: Operation, flags: str) -> Iterator[RenderableType]:
-    """Yield what may be done next, one line each; `flags` stand behind every command."""
+def hint_lines(operation: Operation, flags: str, *, within: str | None = None) -> Iterator[RenderableType]:
+    """Yield what may be done next, one line each; `flags` stand behind every command.
+
+    `within` is the command that shows this, which nobody needs to be told of.
+    """
     label = "next"
-    for command, advice in hints_for(operation):
+    for command, advice in hints_for(operation, within=within):
         yield (
             labelled(label, advice)
             if command is None
@@ -189,7 +185,7 @@ def _nothing(text: str, page: Page[Operation]) -> Text:
     return line((text, "green"))
 
 
-def operation_table(page: Page[Operation], now: datetime) -> Table:
+def operation_table(page: Page[Operation], now: datetime) -> Listing:
     """Return a page of operations."""
     rows = (
         (
@@ -206,7 +202,7 @@ def operation_table(page: Page[Operation], now: datetime) -> Table:
     return table(rows, ("OPERATION", "TOOL", "STATE", "EFFECT", "RUN", "ACCEPTED", "REASON"))
 
 
-def run_table(page: Page[Run], now: datetime) -> Table:
+def run_table(page: Page[Run], now: datetime) -> Listing:
     """Return a page of runs."""
     rows = (
         (
@@ -246,12 +242,12 @@ def event_line(found: Event) -> Text:
     return line(*parts)
 
 
-def _unsettled(found: Status) -> Part:
+def _unsettled(found: Status, flags: str) -> Part:
     if not found.unsettled:
         return ("none", "green")
     age = found.oldest_unsettled_age_s
     oldest = "" if age is None else f", the oldest for {words.duration(age)}"
-    return (f"{found.unsettled}{oldest}: see 'effectd ops --unsettled'", "bold yellow")
+    return (f"{found.unsettled}{oldest}: see 'effectd ops --unsettled{flags}'", "bold yellow")
 
 
 def _link(found: Status, now: datetime) -> Part:

@@ -95,6 +95,19 @@ def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     assert "--help" in done.stderr
 
 
+def test_a_command_that_was_almost_typed_is_named() -> None:
+    """As click does for options."""
+    assert "Did you mean 'ops'?" in CliRunner().invoke(main, ["opps"]).stderr
+    assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).stderr
+
+
+def test_the_configuration_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    """Who types many commands names it once; the option wins."""
+    named = {"EFFECTD_CONFIG": str(tmp_path / "from-environment.toml")}
+    assert "from-environment.toml" in CliRunner().invoke(main, ["ops"], env=named).stderr
+    assert "given.toml" in CliRunner().invoke(main, ["ops", "--config", "given.toml"], env=named).stderr
+
+
 def test_a_missing_configuration_exits_2_in_one_line(tmp_path: Path) -> None:
     """No traceback: the file, and what to do."""
     done = effectd("run", "--config", str(tmp_path / "none.toml"))

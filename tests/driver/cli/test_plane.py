@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from driver.cli.main import main
+from driver.cli.plane_views import show_command
 
 PROGRAM = "from driver.cli.main import main; main()"
 KNOWN = ("send", "git/commit", "--run", "run-1", "--id", "cmd-1", "--args", '{"message":"x"}')
@@ -154,3 +155,19 @@ def test_a_plane_that_cannot_start_says_why(url: str, tmp_path: Path) -> None:
         assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
     assert foreign.read_text().startswith("this is no database")
     assert (tmp_path / "theirs.db").read_bytes() == before
+
+
+def test_a_receipt_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """Why, what was said, what came back: nobody has to read the event for it; `--json` has it."""
+    event = {
+        "data": {"reason": "connection_lost", "message": "it ended", "result": {"id": 7}, "receipt": None}
+    }
+    view = {"command_id": "cmd-1", "state": "unknown", "effect": "unknown", "in_doubt": True}
+    show_command({**view, "operation_id": "op_1", "receipt": event}, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "cmd-1: unknown, effect unknown; nobody knows yet whether its effect happened",
+        "  operation   op_1",
+        "  why         connection_lost: the connection to the provider broke before an answer came",
+        "  message     it ended",
+        '  result      {"id": 7}',
+    ]

@@ -91,13 +91,37 @@ and an equal call of the same run is refused (unless it says `repeat`).
               effectd reconcile {ID} --effect none|occurred|unknown --note TEXT --config x.toml  \
 record what you found; it executes nothing
               effectd show {ID} --config x.toml  \
-its whole story: deliveries, attempts, evidence, arguments, answer
+its whole story, and whether it can be probed, retried or taken back
 """
 
 
 def test_an_unsettled_operation_says_what_how_sure_since_when_why_and_what_next() -> None:
     """Who is woken by it needs nothing else to begin."""
     assert shown(unsettled_lines(page(lost()), NOW, " --config x.toml")) == UNSETTLED
+
+
+def test_the_story_does_not_send_anybody_to_itself() -> None:
+    """`show` advises every other command, and not `show`."""
+    assert [
+        command for command, _ in hints_for(lost(), within="show") if "effectd show" in (command or "")
+    ] == []
+    assert [command for command, _ in hints_for(lost()) if "effectd show" in (command or "")] != []
+
+
+def test_a_list_that_does_not_fit_is_lines_with_whole_ids() -> None:
+    """No column is squeezed to nothing, and no id is broken: each entry has lines of its own."""
+    listed = operation_table(page(lost(), lost(reason=None)), NOW)
+    narrow = io.StringIO()
+    Console(file=narrow, width=80, highlight=False).print(listed)
+    lines = narrow.getvalue().splitlines()
+    assert [line for line in lines if line.strip() == ID] == [
+        line for line in lines if line.startswith("op_")
+    ]
+    assert "tool issues/create_issue" in narrow.getvalue()
+    assert "reason crash_window" in narrow.getvalue()
+    assert narrow.getvalue().count("reason") == 1
+    assert "TOOL" in shown([listed])
+    assert max(map(len, lines)) <= 80
 
 
 def test_nothing_unsettled_is_good_news() -> None:
@@ -268,7 +292,7 @@ def test_a_story_is_told_in_the_order_of_time() -> None:
     )
     text = shown(story_lines(told, NOW))
     assert text.startswith(STORY)
-    assert f"effectd show {ID}" in text
+    assert f"effectd reconcile {ID}" in text
     erased = told.model_copy(update={"arguments": None})
     assert "\n  arguments   erased\n" in shown(story_lines(erased, NOW))
 
@@ -427,7 +451,8 @@ def test_a_fence_and_a_fault_drill_are_loud() -> None:
     )
     text = shown(status_lines(fenced, NOW)).splitlines()
     assert text[0] == "effectd sbx-7 is fenced"
-    assert text[1] == "  fence       superseded: it dispatches nothing, and refuses commands"
+    assert text[1].startswith("  fence       superseded: it dispatches nothing, and refuses commands;")
+    assert "'effectd unfence --help'" in text[1]
     assert text[2] == "  FAULT DRILL kill_at"
 
 

@@ -188,7 +188,7 @@ async def test_status_ops_and_show_say_who_is_waited_for_and_what_to_type(tmp_pa
     async with waiting(tmp_path) as (rig, _):
         operation_id = (await rig.operation()).operation_id
         status = await effectd(tmp_path, "status")
-        assert "1 wait for a person: see 'effectd ops --state awaiting_approval'" in status.stdout
+        assert "1 wait for a person: see 'effectd ops --state awaiting_approval --config" in status.stdout
         listed = await effectd(tmp_path, "ops", "--state", "awaiting_approval")
         assert operation_id in listed.stdout
         shown = await effectd(tmp_path, "show", "cmd-1")

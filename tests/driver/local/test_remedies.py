@@ -122,3 +122,25 @@ async def test_the_command_line_waits_for_what_came_of_it(tmp_path: Path) -> Non
     assert (undone.exit_code, "Succeeded" in undone.stdout) == (0, True), undone.stderr
     assert json.loads(walked.stdout)["complete"]
     assert neither.exit_code == 2
+
+
+async def test_what_did_not_succeed_is_an_exit_code_too(tmp_path: Path) -> None:
+    """A script that goes on only where something was done is not misled; a person is told why."""
+    async with serving(tmp_path, ScriptedProvider(answers=[GONE] * 3), UNDONE) as (rig, _):
+        operation_id = await lost(rig)
+        undone = await effectd(tmp_path, "compensate", operation_id)
+        walked = await effectd(tmp_path, "compensate", "--run", "run-1")
+    assert (undone.exit_code, undone.stdout.startswith("Unknown: ")) == (1, True), undone.output
+    assert "connection_lost: " in undone.stdout
+    assert "effectd show op_" in undone.stdout
+    assert (walked.exit_code, walked.stdout.startswith("Stopped: ")) == (1, True), walked.output
+
+
+async def test_a_retry_that_fails_again_says_so(tmp_path: Path) -> None:
+    """With exit code 1, and where its story stands."""
+    async with serving(tmp_path, ScriptedProvider(answers=[GONE, GONE]), PLAIN) as (rig, _):
+        operation_id = await lost(rig)
+        await say(rig, Effect.NONE)
+        again = await effectd(tmp_path, "retry", operation_id)
+    assert (again.exit_code, f"Unknown: {operation_id}, attempt 2" in again.stdout) == (1, True), again.output
+    assert f"effectd show {operation_id}" in again.stdout
