@@ -12,8 +12,8 @@ Theory of operation
                         └──── hello fenced,   ├─── rolled back, ───────┴── conflict ──► FENCED
                               welcome         │    forked
                               ──► FENCED      └ (a watermark of 0 needs no check)
-                                              a restored backup is checked too, and then FENCED for one
-                                              more hello
+                                              a restored backup is checked too, and then FENCED: another
+                                              history begins, and the next hello names it
     any ──Closed──► CLOSED
 
 Nothing but `hello` and `error` is sent before the history is confirmed; commands that arrive while the
@@ -268,7 +268,7 @@ class LinkSession:
     def _confirm(self, welcome: Welcome) -> list[Order]:
         assert self._hello is not None, "a session is opened before anything is received"
         if self._fence_reason is not None:
-            # hello said that it is fenced: the next one says that it is not
+            # what was given to this journal after the backup is unknown here: it goes on under another name
             self._phase = Phase.FENCED
             return [LiftFence(), *self._release()]
         self._phase = Phase.STREAMING

@@ -158,7 +158,7 @@ class RaiseFence:
 
 @dataclass(frozen=True, slots=True)
 class LiftFence:
-    """The plane knows a restored journal as the history it has seen: it may act. Then say hello again."""
+    """The plane knows a restored journal as a history it has seen: begin another, then say hello again."""
 
 
 @dataclass(frozen=True, slots=True)

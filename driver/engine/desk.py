@@ -79,7 +79,7 @@ class ControlDesk:
         await self._fences.raise_fence(reason, detail)
 
     async def agree(self) -> None:
-        """Let a restored journal act again, durably."""
+        """Let a restored journal act again, durably, in another history."""
         await self._fences.agree()
 
     def acknowledged(self, seq: int) -> None:

@@ -2,6 +2,11 @@
 
 Part of `driver.engine`; imports `driver.core.signals`, `store` and its own siblings. Definition:
 docs/protocol.md, section 5.
+
+Whoever agrees to a restored backup, another history begins with that. The plane's watermark says what it
+holds of this journal, and not what it has given to it: a command that was delivered after the backup was
+made, and whose events nobody acknowledged, is unknown here. Under the old `journal_id` its redelivery would
+pass for the first delivery; under a new one, `delivered_to` tells that another journal had it.
 """
 
 from collections.abc import Callable
@@ -89,14 +94,26 @@ class Fences:
     async def lift(self, *, accept_rollback: bool, actor: str) -> Unfencing:
         """Let the daemon act again, durably, where that is what the fence's reason asks for.
 
-        Nothing is dispatched before the plane has confirmed the history anew.
+        After a rollback (`accept_rollback`) or a restored backup that is in another history, which begins in
+        the same unit. Nothing is dispatched before the plane has confirmed the history anew.
         """
         if not self._posture.ready:
             return _STARTING
         new_id = JournalId(self._new_id())
-        found = await self._journal.transact(
-            lambda tx: _lift(tx, new_id, accept_rollback=accept_rollback, actor=actor)
+        return await self._lift(
+            lambda tx: _lift(tx, new_id, accept_rollback=accept_rollback, actor=actor), actor
         )
+
+    async def agree(self) -> None:
+        """Begin another history, durably: the plane knows the one that a restored backup was made of.
+
+        Does nothing under any other fence, and where an operator was quicker.
+        """
+        new_id = JournalId(self._new_id())
+        await self._lift(lambda tx: _agree(tx, new_id), PLANE)
+
+    async def _lift(self, unit: Callable[[Transaction], _Lifted | StillFenced], actor: str) -> Unfencing:
+        found = await self._journal.transact(unit)
         if isinstance(found, StillFenced):
             return found
         result = found.result
@@ -114,11 +131,6 @@ class Fences:
         )
         self._pump()
         return result
-
-    async def agree(self) -> None:
-        """Lift the fence of a restored backup: the plane has confirmed that it is the history it knows."""
-        if self._posture.fence is not None and self._posture.fence.reason == FenceReason.RESTORED:
-            await self.lift(accept_rollback=False, actor=PLANE)
 
 
 def _tell(tx: Transaction) -> None:
@@ -148,13 +160,20 @@ def _lift(tx: Transaction, new_id: JournalId, *, accept_rollback: bool, actor: s
     fence = tx.fence
     if fence is None:
         return _NOT_FENCED
-    if accept_rollback:
+    if accept_rollback or fence.reason == FenceReason.RESTORED:
         return _roll_back(tx, fence, new_id, actor)
     if fence.reason in ROLLBACKS:
         return StillFenced(code="rollback_not_accepted", message=_advice(fence))
     tx.lift_fence()
     tx.append(Draft(data=DriverUnfenced(reason=fence.reason, actor=actor)))
     return _Lifted(Unfenced(reason=fence.reason, journal_id=tx.journal_id))
+
+
+def _agree(tx: Transaction, new_id: JournalId) -> _Lifted | StillFenced:
+    fence = tx.fence
+    if fence is None or fence.reason != FenceReason.RESTORED:
+        return _NOT_FENCED
+    return _roll_back(tx, fence, new_id, PLANE)
 
 
 def _roll_back(tx: Transaction, fence: Fence, new_id: JournalId, actor: str) -> _Lifted:

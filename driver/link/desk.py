@@ -30,7 +30,10 @@ class Desk(Protocol):
         ...
 
     async def agree(self) -> None:
-        """Return once a restored journal may act again: the plane knows it as the history it has seen."""
+        """Return once a restored journal has begun another history: the plane knows the one that ends.
+
+        The hello to come names the new one.
+        """
         ...
 
     def acknowledged(self, seq: int) -> None:

@@ -17,6 +17,7 @@ import anyio
 from driver.core.answers import Repeat
 from driver.core.commands import ToolCallData
 from driver.core.conclusion import Attempted
+from driver.core.unfencing import Unfenced
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
 from driver.engine.posture import Posture
@@ -24,9 +25,9 @@ from driver.engine.running import Running
 from driver.engine.terms import Terms
 from driver.providers.mcp.jsonrpc import RequestId
 from driver.providers.mcp.stdio import StdioWire
-from store.events import OperationNotExecuted, OperationStarted
+from store.events import Draft, DriverUnfenced, OperationNotExecuted, OperationStarted
 from store.head import Ledger
-from store.records import OperationId, Origin
+from store.records import JournalId, OperationId, Origin
 from store.transaction import Transaction
 from store.writer import Writer
 
@@ -36,7 +37,8 @@ def no_intent_commit() -> None:
     original = Transaction.append
 
     def append(self: Transaction, draft: Any) -> Any:  # noqa: ANN401 - whatever the original takes
-        return None if isinstance(draft.data, OperationStarted) else original(self, draft)
+        is_intent = isinstance(draft.data, OperationStarted)
+        return self.event(self.last_seq) if is_intent else original(self, draft)
 
     Transaction.append = append  # type: ignore[method-assign]
 
@@ -49,7 +51,7 @@ def no_dedupe() -> None:
         answers = await original(self, frames, origin)
         for frame, answer in zip(frames, answers, strict=True):
             if isinstance(answer, Repeat) and self._dispatcher.slots.take(1):
-                offer = self._offer(frame)
+                offer = self._offers.read(frame)
                 data = offer.candidate.data
                 assert isinstance(data, ToolCallData)
                 assignment = self._assignment(offer, data, origin, None)
@@ -168,6 +170,21 @@ def no_burials() -> None:
     vars(import_module("driver.orphans"))["bury"] = anyio.sleep_forever
 
 
+def a_backup_goes_on() -> None:
+    """Let a restored backup that the plane agrees to go on in the history that it was made of."""
+    module: Any = import_module("driver.engine.fences")
+
+    def agree(tx: Transaction, new_id: JournalId) -> Any:  # noqa: ANN401 - the module's own
+        del new_id
+        fence = tx.fence
+        assert fence is not None, "the plane agrees to a fenced journal"
+        tx.lift_fence()
+        tx.append(Draft(data=DriverUnfenced(reason=fence.reason, actor=module.PLANE)))
+        return module._Lifted(Unfenced(reason=fence.reason, journal_id=tx.journal_id))
+
+    module._agree = agree
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
@@ -184,6 +201,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             nothing_lands,
             no_hold,
             no_burials,
+            a_backup_goes_on,
         )
     }
 )

@@ -5,7 +5,6 @@ import shutil
 import pytest
 from anyio import to_thread
 
-from store.files import FIRST
 from tests.system.audit import key_of, must_hold
 from tests.system.history import History, Json
 from tests.system.plane import ScriptedPlane, call, scripted_plane
@@ -209,73 +208,6 @@ async def test_a_takeover_under_another_fence_is_heeded_after_a_restart(zygote: 
         assert len(plane.hellos) == hellos
         await unfence(made, "--accept-rollback")
         await plane.until(lambda: len(plane.hellos) == hellos + 1)
-        assert await life.stop() == 0
-
-
-async def backup(made: Sandbox) -> None:
-    """Make a backup, with no daemon running."""
-    done = await made.command("backup", str(made.root / "backup.db"))
-    assert done.code == 0, done.text
-
-
-def restore_backup(made: Sandbox) -> None:
-    """Do what the operations guide says."""
-    shutil.rmtree(made.state)
-    made.state.mkdir(mode=0o700)
-    shutil.copyfile(made.root / "backup.db", made.state / FIRST)
-    (made.state / FIRST).chmod(0o600)
-
-
-async def test_the_plane_agrees_to_a_restored_backup(zygote: Zygote) -> None:
-    """It comes up fenced, says so in hello, and acts once the plane has confirmed the history."""
-    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
-        await calls(made, plane, 1)
-        await backup(made)
-        await to_thread.run_sync(restore_backup, made)
-        life = made.start()
-        await plane.give(call("cmd-2", n=2))
-        assert (await plane.receipt_of("cmd-2"))["kind"] == "operation.succeeded"
-        assert [hello["state"] for hello in plane.hellos[-2:]] == ["fenced", "ready"]
-        assert [line["reason"] for line in life.lines("fenced")] == ["restored_backup"]
-        (event,) = [event for event in plane.history.events() if event["kind"] == "driver.unfenced"]
-        assert event["data"] == {"reason": "restored_backup", "actor": "plane"}
-        assert await life.stop() == 0
-
-
-async def test_an_operator_agrees_to_a_restored_backup(zygote: Zygote) -> None:
-    """Without a plane nobody else can: it stays fenced over restarts until somebody does."""
-    async with sandbox(zygote, None) as made:
-        life = made.start()
-        assert await life.stop() == 0
-        await backup(made)
-        await to_thread.run_sync(restore_backup, made)
-        for _ in range(2):
-            life = made.start()
-            status = await made.status()
-            assert (status["state"], status["fence"]) == ("fenced", "restored_backup")
-            assert await life.stop() == 0
-        life = made.start()
-        await life.ready()
-        await unfence(made)
-        assert (await made.status())["state"] == "ready"
-        assert await life.stop() == 0
-
-
-async def test_a_backup_that_is_too_old_needs_an_accepted_rollback(zygote: Zygote) -> None:
-    """The plane has seen more than the backup holds: what it says outweighs an operator's mere agreement."""
-    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
-        await calls(made, plane, 1)
-        await backup(made)
-        await calls(made, plane, 2)
-        await to_thread.run_sync(restore_backup, made)
-        life = made.start()
-        await made.events_until(
-            lambda event: event["kind"] == "driver.fenced" and event["data"]["reason"] == "rolled_back"
-        )
-        old = plane.history.journal_id
-        await unfence(made, code=1)
-        await unfence(made, "--accept-rollback")
-        assert (await new_history(plane, old)).journal_id != old
         assert await life.stop() == 0
 
 

@@ -9,6 +9,7 @@ from anyio import to_thread
 from tests.system.plane import call, scripted_plane
 from tests.system.sandbox import Life, sandbox
 from tests.system.test_commands import control
+from tests.system.test_fences import new_history
 from tests.system.watching import file_until
 from tests.system.zygote import Zygote
 
@@ -114,7 +115,7 @@ async def test_a_full_journal_takes_no_new_calls_and_settles_old_ones(zygote: Zy
 
 
 async def test_a_restored_backup_acts_on_nothing_before_somebody_agrees(zygote: Zygote) -> None:
-    """It comes up fenced, life after life; the plane that knows its history lifts that, and all goes on."""
+    """It comes up fenced, life after life; the plane that knows its history agrees, and a new one begins."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         life = made.start()
         await plane.give(call("cmd-1", n=1))
@@ -133,8 +134,9 @@ async def test_a_restored_backup_acts_on_nothing_before_somebody_agrees(zygote: 
             assert (status["state"], status["fence"]) == ("fenced", "restored_backup")
             assert await life.stop() == 0
         plane.on_hello = None
+        old = plane.history.journal_id
         life = made.start()
-        await plane.connected()
+        await new_history(plane, old)
         await plane.give(call("cmd-2", n=2))
         await plane.answered()
         assert (await made.status())["fence"] is None

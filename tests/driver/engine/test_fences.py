@@ -1,11 +1,12 @@
 """Fences, as the engine raises and lifts them: what stands, what becomes of what runs and waits."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from driver.core.answers import Repeat, Reply
+from driver.core.answers import Repeat, Reply, Silent
 from driver.core.attempts import NotSent, Phase
 from driver.core.unfencing import StillFenced, Unfenced
 from driver.engine.fences import Fences
@@ -95,7 +96,7 @@ async def test_a_takeover_is_remembered_beside_another_fence(tmp_path: Path) -> 
 
 
 async def test_a_restored_backup_comes_up_fenced(tmp_path: Path) -> None:
-    """It is told of once, and stands over restarts; an operator agrees, or the plane does."""
+    """It is told of once, and stands over restarts; with the plane's word another history begins."""
     async with engine(tmp_path, ScriptedProvider()) as rig:
         await rig.journal.transact(lambda tx: tx.raise_fence("restored_backup", "of a day"))
     for _ in range(2):
@@ -106,10 +107,50 @@ async def test_a_restored_backup_comes_up_fenced(tmp_path: Path) -> None:
             assert [e["kind"] for e in await news(rig)].count("driver.fenced") == 1
     async with engine(tmp_path, ScriptedProvider()) as rig:
         await fences(rig).resume()
+        old, seq = await rig.journal.read(lambda view: (view.journal_id, view.last_seq))
         await rig.desk.agree()
         assert rig.posture.fence is None
-        assert (await news(rig))[-1]["data"] == {"reason": "restored_backup", "actor": "plane"}
+        assert not rig.posture.may_dispatch
+        told = (await news(rig))[-1]
+        assert (told["kind"], told["seq"]) == ("driver.unfenced", 1)
+        assert told["journal_id"] != old
+        data = told["data"]
+        assert isinstance(data, dict)
+        assert (data["reason"], data["actor"]) == ("restored_backup", "plane")
+        assert (data["previous_journal_id"], data["previous_seq"]) == (old, seq)
         assert await rig.journal.read(lambda view: view.mark(TOLD)) is None
+
+
+@pytest.mark.parametrize("accept_rollback", [False, True])
+async def test_an_operator_who_agrees_to_a_restored_backup_begins_another_history(
+    tmp_path: Path, *, accept_rollback: bool
+) -> None:
+    """With the option or without: under the old name, what was given after the backup would run again."""
+    async with engine(tmp_path, ScriptedProvider(), confirmed=False) as rig:
+        await rig.intake.deliver([call()])
+        await rig.desk.fence("restored_backup", "d")
+        old = await rig.journal.read(lambda view: view.journal_id)
+        found = await unfence(rig, accept_rollback=accept_rollback)
+        assert (found.previous_journal_id, found.unknown) == (old, 1)
+        assert (await rig.operation()).reason == "rolled_back"
+        (answer,) = await rig.intake.deliver([replace(call("cmd-2"), delivered_to=(old,))])
+        assert isinstance(answer, Silent)
+        assert (await rig.operation("cmd-2")).reason == "journal_lost"
+        await rig.intake.deliver([call("cmd-3", arguments={"n": 3})])
+        await rig.reaches("operation.succeeded")
+        assert len(rig.provider.executed) == 1
+
+
+@pytest.mark.parametrize("reason", ["superseded", "rolled_back", None])
+async def test_the_plane_agrees_to_restored_backups_alone(tmp_path: Path, reason: str | None) -> None:
+    """Under another fence, or none, its word ends no history."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        if reason is not None:
+            await rig.desk.fence(reason, "d")
+        before = await rig.journal.read(lambda view: (view.journal_id, view.last_seq))
+        await rig.desk.agree()
+        assert await rig.journal.read(lambda view: (view.journal_id, view.last_seq)) == before
+        assert (rig.posture.fence is None) is (reason is None)
 
 
 async def test_a_restored_backup_that_is_too_old_is_fenced_for_that(tmp_path: Path) -> None:
