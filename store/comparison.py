@@ -129,6 +129,11 @@ class Comparison(Finder):
                 self.found(subject, f"its {column} is {kept!r}, and the events make {made!r}")
 
 
+def everything(table: str) -> tuple[float, ...]:
+    """Return the parameters with which `all_TABLE` yields every row."""
+    return (-math.inf,) * _KEYS[table] + (-1,)
+
+
 def _rows(ledger: Ledger, table: str, after: tuple[float, ...]) -> tuple[tuple[str, ...], list[Row]]:
     connection = ledger.connection
     usual = connection.text_factory

@@ -29,6 +29,7 @@ StoreError
 │   ├── BackupUnwritable         the operating system refused
 │   ├── BackupEmpty              there is no journal yet
 │   └── BackupDamaged            the journal does not hold what it says
+├── NotMended                    the events do not lead to a sound journal; nothing was changed
 ├── ScratchFailed                no place for the projections that are made again beside the journal
 ├── JournalClosed                asked after the journal was closed
 ├── QueueFull                    too many lazy writes wait
@@ -291,7 +292,10 @@ class SettingNotTaken(OpenRefused):
 
 
 class NoRoomForGeneration(StoreError):
-    """The journal must be copied before it is used, as an fsync had failed, and there is no room."""
+    """The journal must be copied before it is used, and there is no room.
+
+    An fsync had failed, or its projections are to be made again.
+    """
 
     exit_code = 71
 
@@ -300,9 +304,9 @@ class NoRoomForGeneration(StoreError):
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
         super().__init__(
-            f"{path}: a write to the disk had failed, so the journal must be copied before it is used again; "
-            f"that needs {needed_bytes} bytes, and {free_bytes} are free. "
-            "Make room, then start again; nothing was changed."
+            f"{path}: the journal must be copied first, as a write to the disk had failed, or as a rebuild "
+            f"was asked for; that needs {needed_bytes} bytes, and {free_bytes} are free. "
+            "Make room, then try again; nothing was changed."
         )
 
 
@@ -367,6 +371,19 @@ class BackupDamaged(BackupRefused):
             path,
             f"no backup was made: the journal is damaged ({subject}: {problem}; {count} findings)",
             "Run 'effectd verify', and keep the backups that you have.",
+        )
+
+
+class NotMended(StoreError):
+    """The projections cannot be made again: what the events say is itself damaged. Nothing was changed."""
+
+    def __init__(self, path: Path, subject: str, problem: str) -> None:
+        self.path = path
+        self.subject = subject
+        self.problem = problem
+        super().__init__(
+            f"{path}: the events themselves are damaged ({subject}: {problem}), and nothing was changed. "
+            "Copy the state folder away, check the disk, and restore the newest backup that is sound."
         )
 
 

@@ -11,6 +11,7 @@ copied, as it reads, into a new file, which is checked and brought to the disk u
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -32,10 +33,14 @@ def is_due(runtime_dir: Path, identity: Identity) -> bool:
     return files.failed_fsync_mark(runtime_dir, identity.file_id).exists()
 
 
-def rotate(folder: Path, runtime_dir: Path, identity: Identity) -> Identity:
+Change = Callable[[sqlite3.Connection], None]
+
+
+def rotate(folder: Path, runtime_dir: Path, identity: Identity, change: Change = lambda _: None) -> Identity:
     """Copy the journal into its next generation, and return its identity, durable.
 
-    Raises `NoRoomForGeneration`, `JournalDamaged` or `JournalFailed`; the old generation then stays the
+    `change` gets the copy's connection, may change what is in it, and leaves no `-wal` behind. Raises what it
+    raises, `NoRoomForGeneration`, `JournalDamaged` or `JournalFailed`; the old generation then stays the
     journal.
     """
     old = identity.path(folder)
@@ -44,7 +49,7 @@ def rotate(folder: Path, runtime_dir: Path, identity: Identity) -> Identity:
     _check_room(old)
     try:
         with new_file(new) as descriptor:
-            _copy(old, new)
+            _copy(old, new, change)
             os.fsync(descriptor)
         sync_folder(folder)
     except BaseException:
@@ -64,13 +69,14 @@ def _check_room(old: Path) -> None:
         raise NoRoomForGeneration(old, needed_bytes=needed, free_bytes=free)
 
 
-def _copy(old: Path, new: Path) -> None:
+def _copy(old: Path, new: Path, change: Change) -> None:
     try:
         with (
             looking(old) as source,
             closing(sqlite3.connect(uri(new, "rw"), uri=True, isolation_level=None)) as target,
         ):
             source.backup(target)
+            change(target)
             answer = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
     except (JournalDamaged, JournalFailed) as error:
         if (

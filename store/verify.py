@@ -51,8 +51,8 @@ def _look(view: View, progress: Report, checks: Sequence[Check]) -> tuple[Findin
     return tuple(findings)
 
 
-def _look_deeply(path: Path, view: View, progress: Report) -> tuple[Finding, ...]:
-    """Look with two processors, where there are two and it pays."""
+def look_deeply(path: Path, view: View, progress: Report) -> tuple[Finding, ...]:
+    """Return what `verify` returns for the file at `path`: with two processors, where it pays."""
     if not pays(view.ledger.head):
         return verify(view, progress, deep=True)
     with apart(path) as other:
@@ -92,13 +92,13 @@ def verify_file(
             return ()
         path = identity.path(folder.path)
         head = inspect(path, identity, tail=False)
-        key, lost = _key(folder.path, head)
+        key, lost = folder_key(folder.path, head)
         with looking(path) as connection:
             view = View(Ledger(connection, read_head(connection), key), now, has_room=lambda: False)
-            return lost + (_look_deeply(path, view, progress) if deep else verify(view, progress))
+            return lost + (look_deeply(path, view, progress) if deep else verify(view, progress))
 
 
-def _key(folder: Path, head: Head) -> tuple[DigestKey | None, tuple[Finding, ...]]:
+def folder_key(folder: Path, head: Head) -> tuple[DigestKey | None, tuple[Finding, ...]]:
     """Return the folder's key, or that it cannot be used: everything else can be looked at without it."""
     try:
         return find_key(folder, head.key_check), ()

@@ -349,10 +349,11 @@ class VerifyFinding(Reply):
 
 
 class VerifyResult(Reply):
-    """The last line: everything was looked at."""
+    """The last line: everything was looked at, or `message` says why it was not."""
 
     type: Literal["result"] = "result"
     ok: bool
+    message: str | None = None
 
 
 class VerifyLine(

@@ -1,4 +1,5 @@
--- What `store.verify` reads: whole tables in pages by rowid. Nothing here is asked by a running daemon's own work.
+-- What `store.verify` reads: whole tables in pages by rowid; and what a rebuild writes (`store.mending`). Nothing here
+-- is asked by a running daemon's own work.
 
 -- name: verify_events
 SELECT
@@ -127,3 +128,39 @@ SELECT * FROM attempts WHERE (operation, attempt) > (?, ?) ORDER BY operation, a
 
 -- name: all_evidence
 SELECT * FROM evidence WHERE (operation, seq, attempt) > (?, ?, ?) ORDER BY operation, seq, attempt LIMIT ?;
+
+-- name: forget_runs
+DELETE FROM runs;
+
+-- name: restore_runs
+INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: forget_run_links
+DELETE FROM run_links;
+
+-- name: restore_run_links
+INSERT INTO run_links VALUES (?, ?);
+
+-- name: forget_commands
+DELETE FROM commands;
+
+-- name: restore_commands
+INSERT INTO commands VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: forget_operations
+DELETE FROM operations;
+
+-- name: restore_operations
+INSERT INTO operations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: forget_attempts
+DELETE FROM attempts;
+
+-- name: restore_attempts
+INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: forget_evidence
+DELETE FROM evidence;
+
+-- name: restore_evidence
+INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?);
