@@ -37,10 +37,8 @@ from driver.core.conclusion import Attempted, Outcome
 from driver.core.contracts import ToolName
 from driver.core.probes import is_look
 from driver.core.reports import judge
-from driver.core.revival import ERASED
-from driver.engine.approvals import expiry
-from driver.engine.assignments import Assignment, UnderWay, identify, intent, load, may_begin
-from driver.engine.endings import end_at_rest, lost, record_late
+from driver.engine.assignments import Assignment, UnderWay, identify, load
+from driver.engine.endings import lost, record_late
 from driver.engine.intents import Intents, unheld
 from driver.engine.loss import Loss
 from driver.engine.observing import Observer
@@ -52,6 +50,8 @@ from driver.engine.reports import abandoned, broken, no_provider
 from driver.engine.running import Later, Over, Running, Started
 from driver.engine.steps import Steps
 from driver.engine.surroundings import Surroundings
+from driver.engine.waits import end_waiting, give_up
+from driver.log import about_call
 from driver.providers.describing import Describing
 from driver.providers.listening import Listening
 from driver.providers.protocol import Provider
@@ -59,11 +59,9 @@ from driver.providers.readoption import Lost
 from store.events import (
     OperationFailed,
     OperationNotExecuted,
-    OperationStarted,
     OperationSucceeded,
     OperationUnknown,
 )
-from store.lifecycle import ENDED
 from store.records import OperationId
 from store.transaction import Transaction
 
@@ -87,7 +85,6 @@ class Dispatcher:
         self._posture = around.posture
         self._limits = around.limits
         self._clock = around.clock
-        self._machine = around.machine
         self._steps = Steps(around.posture, around.machine, around.terms)
         self._boundary = around.boundary
         self._traces = around.traces
@@ -147,10 +144,6 @@ class Dispatcher:
             running = self._enter(found.assignment)
             running.deadline_at, running.phase = found.deadline_at, Phase.WRITING
             self._spawn(self._finish_readopted, running, found.started_at)
-
-    def intent(self, assignment: Assignment, now: datetime) -> OperationStarted:
-        """Return the intent of an attempt that starts at `now`, for intake to commit with the acceptance."""
-        return intent(assignment, now, self._machine)
 
     def pump(self) -> None:
         """Give free slots to what waits longest. To be called when queue, slots or posture change."""
@@ -235,11 +228,11 @@ class Dispatcher:
         """Steps 2 to 6 for an operation that waited; its slot is taken."""
         assignment = await self._journal.read(lambda view: load(view, place, self._terms))
         if assignment is None:
-            await self._give_up(place)
+            await self._journal.transact(lambda tx: give_up(tx, place))
             self._release(place.operation_id)
             return
         running = self._enter(assignment)
-        identify(assignment)
+        self._identify(assignment)
         refusal = await self._prepare(running)
         step = await self._journal.transact(lambda tx: self._steps.begin(tx, running, refusal))
         if isinstance(step, Started):
@@ -249,7 +242,7 @@ class Dispatcher:
 
     async def _finish_started(self, running: Running) -> None:
         """Steps 4 to 6."""
-        identify(running.assignment)
+        self._identify(running.assignment)
         self._boundary("dispatch.intent_committed")
         self._terms.warn(running.assignment.tool, running.assignment.contract)
         not_held = await self._hold(running)
@@ -267,7 +260,7 @@ class Dispatcher:
     async def _finish_readopted(self, running: Running, started_at: datetime) -> None:
         """Steps 5 and 6 of an attempt that another process life began."""
         assignment = running.assignment
-        identify(assignment)
+        self._identify(assignment)
         provider = self._terms.readopting(assignment.tool)
         assert provider is not None, "recovery left it open because there is one"
         report = await hear(provider, running)
@@ -279,9 +272,11 @@ class Dispatcher:
         await self._end(running, running.ended(found_by_shim(self._judge(running, report, took_ms))))
 
     async def _end(self, running: Running, newest: Attempted) -> None:
-        """Step 6, and what follows from it."""
+        """Step 6, and what follows once the receipt, or the end of the attempt, is fsynced."""
         word, tool = newest.outcome, running.assignment.tool
-        step = await self._commit_outcome(running, newest)
+        step = await self._journal.transact(lambda tx: self._steps.end(tx, running, newest))
+        if isinstance(step, Over) and step.why:
+            log.info("no_retry", why=step.why)
         self._boundary("dispatch.outcome_committed")
         provider = self._terms.readopting(tool)
         if provider is not None:
@@ -370,25 +365,6 @@ class Dispatcher:
         ending = judge(report, running.phase, assignment.contract, assignment.redactor)
         return outcome(ending, phase=running.phase, attempts=assignment.attempt, duration_ms=duration_ms)
 
-    async def _commit_outcome(self, running: Running, newest: Attempted) -> Over | Later:
-        """Step 6: returns once the receipt, or the end of the attempt, is fsynced."""
-        step = await self._journal.transact(lambda tx: self._steps.end(tx, running, newest))
-        if isinstance(step, Over) and step.why:
-            log.info("no_retry", why=step.why)
-        return step
-
-    async def _give_up(self, place: Waiting) -> None:
-        """End the wish for another attempt of an operation that cannot be called any more."""
-        if place.revived_by is None:
-            return
-
-        def withdraw(tx: Transaction) -> None:
-            record = tx.operation(place.operation_id)
-            if record is not None and may_begin(tx, record, place.revived_by):
-                end_at_rest(tx, record, None, ERASED)
-
-        await self._journal.transact(withdraw)
-
     async def _record_late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
         def record(tx: Transaction) -> bool:
             found = tx.operation(operation_id)
@@ -420,26 +396,7 @@ class Dispatcher:
     async def _end_waiting(
         self, operation_ids: Sequence[OperationId], reason: OperationNotExecuted | None = None
     ) -> None:
-        """End those of these operations of which no attempt runs; without a `reason`, those that are late.
-
-        Of one that has ended, what ends is the wish for another attempt.
-        """
-
-        def end(tx: Transaction) -> list[OperationId]:
-            ended: list[OperationId] = []
-            for operation_id in operation_ids:
-                record = tx.operation(operation_id)
-                why = reason or (None if record is None else expiry(tx, record))
-                if (
-                    record is not None
-                    and why is not None
-                    and (record.state in ENDED or may_begin(tx, record))
-                ):
-                    end_at_rest(tx, record, why)
-                    ended.append(operation_id)
-            return ended
-
-        for operation_id in await self._journal.transact(end):
+        for operation_id in await self._journal.transact(lambda tx: end_waiting(tx, operation_ids, reason)):
             self.forget(operation_id)
 
     async def _refused_at_last(self, running: Running) -> OperationNotExecuted | None:
@@ -453,16 +410,11 @@ class Dispatcher:
 
     def _tool_call(self, running: Running, *, timeout_s: float) -> ToolCall:
         assignment = running.assignment
-        return ToolCall(
-            operation_id=assignment.operation_id,
-            attempt=assignment.attempt,
-            tool=ToolName.parse(assignment.tool).tool,
-            arguments=assignment.arguments,
-            key=assignment.operation_id,
-            timeout_s=timeout_s,
-            traceparent=self._traces.carrier(assignment.operation_id, assignment.traceparent),
-            definition=running.definition,
-        )
+        return running.call(timeout_s, self._traces.carrier(assignment.operation_id, assignment.traceparent))
+
+    def _identify(self, assignment: Assignment) -> None:
+        """Let every line that this task logs say whose attempt it is about."""
+        about_call(assignment.operation_id, assignment.run_id, assignment.attempt)
 
     def _provider(self, tool: str) -> Provider | None:
         return self._providers.get(ToolName.parse(tool).provider)

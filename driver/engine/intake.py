@@ -1,6 +1,6 @@
 """Takes commands in: one transaction decides about a whole batch of deliveries, and records what was decided.
 
-Part of `driver.engine`; imports `driver.core`, `driver.providers.protocol` and `store`. This is the one
+Part of `driver.engine`; imports `driver.core`, its own siblings and `store`. This is the one
 place where a command enters the journal, whoever sent it.
 
 Where a call's provider is ready and a slot is free, the intent is committed in the same transaction as the
@@ -11,36 +11,31 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from driver.core.admission import (
     Accept,
     AcceptLost,
     AdmissionFacts,
-    Candidate,
     Known,
     RefuseFinally,
     RefusePlainly,
     admit,
-    candidate,
 )
 from driver.core.answers import Answer, Repeat, Reply, Silent
-from driver.core.attempts import NotSent, ToolCall
 from driver.core.codec import render
 from driver.core.commands import CommandData, InvalidData, ToolCallData
-from driver.core.contracts import Contract, ToolName
 from driver.core.frames import CommandFrame, InvalidCommand, Refused, Retired
-from driver.core.identity import args_digest, operation_id
+from driver.core.identity import operation_id
 from driver.core.strictjson import dumps_compact
-from driver.engine.assignments import Assignment
+from driver.engine.assignments import Assignment, intent
 from driver.engine.commands import NO_EFFECTS, Commands, Effects, Given
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.erasing import leaves_nothing
 from driver.engine.errands import Errand, Errands
+from driver.engine.offers import Offer, Offers
 from driver.engine.queue import Waiting
-from driver.engine.reports import no_provider
 from driver.engine.surroundings import Surroundings
-from driver.engine.withheld import Fingerprints, tool_of
+from driver.engine.withheld import Fingerprints
 from store.events import (
     CommandAccepted,
     CommandFailed,
@@ -52,39 +47,13 @@ from store.events import (
 )
 from store.lifecycle import Effect
 from store.records import (
-    CommandId,
     CommandRecord,
-    Digest,
-    JsonObject,
-    OperationId,
     Origin,
-    RunId,
     Tombstone,
     timestamp,
 )
 from store.transaction import Transaction
 from store.view import View
-
-TOOL_CALL: Final = ToolCallData.KIND
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Offer:
-    """One delivery, read and judged on its own, before anything is known of the journal."""
-
-    command_id: CommandId
-    run_id: RunId | None
-    kind: str
-    raw: JsonObject
-    frame: CommandFrame | InvalidCommand
-    candidate: Candidate
-    args_digest: Digest | None = None
-    contract: Contract
-    expires_in_ms: int | None
-    traceparent: str | None
-    refusal: NotSent | None = None
-    ready: bool = False
-    """Whether the call could go out at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +90,12 @@ class Intake:
         self._journal = around.journal
         self._dispatcher = dispatcher
         self._commands = commands
+        self._offers = Offers(around, commands.kinds, lambda: dispatcher.crowded)
         self._errands = errands
-        self._providers = around.providers
-        self._terms = around.terms
         self._posture = around.posture
         self._limits = around.limits
         self._scope = around.scope
+        self._machine = around.machine
         self._boundary = around.boundary
         self._traces = around.traces
         self._fingerprints = Fingerprints(around.journal.key)
@@ -142,7 +111,7 @@ class Intake:
         the next start, as after a crash.
         """
         self._traces.arrived(frames)
-        offers = [self._offer(frame) for frame in frames]
+        offers = [self._offers.read(frame) for frame in frames]
         slots = self._take_slots(sum(offer.ready for offer in offers))
         started = 0
         try:
@@ -157,75 +126,12 @@ class Intake:
         self._dispatcher.pump()
         return [item.answer for item in taken]
 
-    # ------------------------------------------------------------ before the transaction
-
-    def _offer(self, frame: CommandFrame | InvalidCommand) -> _Offer:
-        contract = self._terms.lookup(tool_of(frame))
-        digester = self._fingerprints.digester(contract)
-        asked = candidate(frame, digester)
-        if isinstance(frame, InvalidCommand):
-            return _Offer(
-                command_id=frame.command_id,
-                run_id=frame.run_id,
-                kind="",
-                raw={},
-                frame=frame,
-                candidate=asked,
-                contract=contract,
-                expires_in_ms=None,
-                traceparent=None,
-            )
-        asked = _supported(frame.kind, asked, self._commands.kinds)
-        data = asked.data
-        ready, refusal = self._readiness(frame, asked)
-        return _Offer(
-            command_id=frame.command_id,
-            run_id=frame.run_id,
-            kind=frame.kind,
-            raw=frame.data,
-            frame=frame,
-            candidate=asked,
-            args_digest=args_digest(data.tool, data.arguments, digester)
-            if isinstance(data, ToolCallData)
-            else None,
-            contract=contract,
-            expires_in_ms=frame.expires_in_ms,
-            traceparent=frame.traceparent,
-            ready=ready,
-            refusal=refusal,
-        )
-
-    def _readiness(self, frame: CommandFrame, asked: Candidate) -> tuple[bool, NotSent | None]:
-        """Whether the call could go out at once, and why it never can where that is plain already."""
-        if not isinstance(asked.data, ToolCallData):
-            return False, None
-        name = ToolName.parse(asked.data.tool)
-        provider = self._providers.get(name.provider)
-        if provider is None:
-            return False, NotSent(reason="unknown_tool", message=no_provider(name))
-        asks = self._terms.lookup(asked.data.tool).approval == "required"
-        if asks or not self._posture.may_dispatch or self._dispatcher.crowded:
-            return False, None
-        identity = operation_id(self._scope, frame.run_id, frame.command_id)
-        call = ToolCall(
-            operation_id=identity,
-            attempt=1,
-            tool=name.tool,
-            arguments=asked.data.arguments,
-            key=identity,
-            timeout_s=0.0,
-            traceparent=frame.traceparent,
-        )
-        return provider.ready(call), None
-
     def _take_slots(self, wanted: int) -> int:
         return self._dispatcher.slots.take(wanted) if self._posture.may_dispatch else 0
 
     # ------------------------------------------------------------ in the transaction
 
-    def _take_all(
-        self, tx: Transaction, offers: Sequence[_Offer], origin: Origin, slots: int
-    ) -> list[_Taken]:
+    def _take_all(self, tx: Transaction, offers: Sequence[Offer], origin: Origin, slots: int) -> list[_Taken]:
         taken: list[_Taken] = []
         load = _Load(depth=self._dispatcher.depth, unapproved=self._dispatcher.unapproved)
         for offer in offers:
@@ -235,7 +141,7 @@ class Intake:
             taken.append(item)
         return taken
 
-    def _take(self, tx: Transaction, offer: _Offer, origin: Origin, *, slots: int, load: _Load) -> _Taken:
+    def _take(self, tx: Transaction, offer: Offer, origin: Origin, *, slots: int, load: _Load) -> _Taken:
         known = tx.command(offer.command_id) or tx.tombstone(offer.command_id)
         asked = offer.candidate
         if known is not None:
@@ -266,7 +172,7 @@ class Intake:
             case Accept():
                 return self._accepted(tx, offer, origin, slots)
 
-    def _accepted(self, tx: Transaction, offer: _Offer, origin: Origin, slots: int) -> _Taken:
+    def _accepted(self, tx: Transaction, offer: Offer, origin: Origin, slots: int) -> _Taken:
         expires_at = self._accept(tx, offer, origin)
         data = offer.candidate.data
         assert not isinstance(data, InvalidData), "what is invalid is never accepted"
@@ -279,10 +185,10 @@ class Intake:
         assignment = self._assignment(offer, data, origin, expires_at)
         if not (offer.ready and slots > 0 and self._posture.may_dispatch):
             return _Taken(answer=Silent(), wait=assignment.place)
-        started = tx.append(assignment.draft(self._dispatcher.intent(assignment, tx.now)))
+        started = tx.append(assignment.draft(intent(assignment, tx.now, self._machine)))
         return _Taken(answer=Silent(), start=(assignment, assignment.deadline(tx.now), started.seq - tx.base))
 
-    def _executed(self, tx: Transaction, offer: _Offer, origin: Origin, data: CommandData) -> _Taken:
+    def _executed(self, tx: Transaction, offer: Offer, origin: Origin, data: CommandData) -> _Taken:
         """Do a command that is no call, or leave it open as an errand."""
         assert offer.run_id is not None, "a command without a usable run is never accepted"
         given = Given(
@@ -306,7 +212,7 @@ class Intake:
         )
         return _Taken(answer=Silent(), effects=done.effects, errand=errand)
 
-    def _accept(self, tx: Transaction, offer: _Offer, origin: Origin) -> datetime | None:
+    def _accept(self, tx: Transaction, offer: Offer, origin: Origin) -> datetime | None:
         """Append the acceptance, and return when the command expires."""
         expires_at = None
         if offer.expires_in_ms is not None:
@@ -331,7 +237,7 @@ class Intake:
         return expires_at
 
     def _facts(
-        self, tx: Transaction, offer: _Offer, known: CommandRecord | Tombstone | None, load: _Load
+        self, tx: Transaction, offer: Offer, known: CommandRecord | Tombstone | None, load: _Load
     ) -> AdmissionFacts:
         data = offer.candidate.data
         fence = tx.fence
@@ -400,7 +306,7 @@ class Intake:
     # ------------------------------------------------------------ small parts
 
     def _assignment(
-        self, offer: _Offer, data: ToolCallData, origin: Origin, expires_at: datetime | None
+        self, offer: Offer, data: ToolCallData, origin: Origin, expires_at: datetime | None
     ) -> Assignment:
         assert offer.run_id is not None, "a command without a usable run is never accepted"
         assert offer.args_digest is not None, "a call has arguments"
@@ -420,38 +326,21 @@ class Intake:
             needs_approval=offer.contract.approval == "required",
         )
 
-    def _draft(self, offer: _Offer, origin: Origin, data: EventData, payload: bytes | None = None) -> Draft:
+    def _draft(self, offer: Offer, origin: Origin, data: EventData, payload: bytes | None = None) -> Draft:
         return Draft(
             data=data,
             run_id=offer.run_id,
             command_id=offer.command_id,
             # what was refused never became an operation
-            operation_id=None if isinstance(data, CommandRefused) else self._operation_of(offer),
+            operation_id=None if isinstance(data, CommandRefused) else offer.operation_id(self._scope),
             origin=origin,
             payload=payload,
             redact=() if offer.contract.redact is None else offer.contract.redact.paths,
         )
 
-    def _operation_of(self, offer: _Offer) -> OperationId | None:
-        if offer.kind != TOOL_CALL or offer.run_id is None:
-            return None
-        return operation_id(self._scope, offer.run_id, offer.command_id)
 
-
-def _supported(kind: str, asked: Candidate, kinds: Sequence[str]) -> Candidate:
-    """A kind of the protocol that this version does not do is refused like one that it never heard of."""
-    if isinstance(asked.data, InvalidData) or kind in kinds:
-        return asked
-    message = f"this version does not do {kind}; it does {', '.join(kinds)}"
-    return Candidate(
-        content_digest=asked.content_digest,
-        data=InvalidData(code="unknown_kind", message=message),
-        delivered_to=asked.delivered_to,
-    )
-
-
-def _lost(offer: _Offer, message: str) -> EventData:
-    if offer.kind == TOOL_CALL:
+def _lost(offer: Offer, message: str) -> EventData:
+    if offer.kind == ToolCallData.KIND:
         return OperationUnknown(reason="journal_lost", phase=None, attempts=0, message=message)
     return CommandFailed(code="journal_lost", message=message)
 

@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import anyio
 
-from driver.core.attempts import Phase, Report
+from driver.core.attempts import Phase, Report, ToolCall
 from driver.core.conclusion import Attempted, Outcome
+from driver.core.contracts import ToolName
 from driver.engine.assignments import Assignment
 from driver.engine.queue import Waiting
 from store.records import Digest
@@ -43,6 +44,20 @@ class Running:
     def reach(self, phase: Phase) -> None:
         """Note the phase that the call has got to."""
         self.phase = phase
+
+    def call(self, timeout_s: float, traceparent: str | None) -> ToolCall:
+        """Return what its provider is asked to do, within that time."""
+        assignment = self.assignment
+        return ToolCall(
+            operation_id=assignment.operation_id,
+            attempt=assignment.attempt,
+            tool=ToolName.parse(assignment.tool).tool,
+            arguments=assignment.arguments,
+            key=assignment.operation_id,
+            timeout_s=timeout_s,
+            traceparent=traceparent,
+            definition=self.definition,
+        )
 
     def ended(self, word: Outcome) -> Attempted:
         """Return its attempt, ended with this word."""
