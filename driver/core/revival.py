@@ -167,4 +167,14 @@ _MESSAGES: Final[dict[Why, str]] = {
 
 ERASED: Final = Refusal("arguments_erased", _MESSAGES["arguments_erased"])
 """What is said where the arguments went after another attempt had been asked for."""
+COMPENSATED: Final = Refusal(
+    "compensated",
+    "its compensation was called, and may have happened: what came behind that, nobody would take back. "
+    "Send a new command",
+)
+"""What is said where a compensation would stand for an effect that it came before."""
+COMPENSATES_RUNNING: Final = Refusal(
+    "still_running", "what it takes back runs, or another attempt of that was asked for: wait for its outcome"
+)
+COMPENSATES_LANDING: Final = Refusal("may_still_land", "an attempt of what it takes back may still land")
 UNKNOWN_OPERATION: Final = Refusal("unknown_operation", _MESSAGES["unknown_operation"])

@@ -8,6 +8,9 @@ Rule R is asked three times: in the transaction that accepts the command, which 
 the one that records the intent of the attempt; and of the evidence once more before the first byte. The
 attempt itself is the dispatcher's, as any other.
 
+What its compensation has been called for has no further attempt: the effect would come behind what takes it
+back, and stand as taken back. Neither has a compensation while an attempt of what it takes back may come.
+
 Until its intent is recorded the operation stays as it is, and the wish for the attempt is the open command
 and nothing else. Whatever withdraws the wish (a cancel, the expiry, rule R after all, a person who does not
 approve) records the command's receipt in the same transaction. An intent that is newer than the command is
@@ -20,18 +23,33 @@ from functools import partial
 from typing import TypeAlias
 
 from driver.core.commands import RetryData
-from driver.core.revival import UNKNOWN_OPERATION, Refusal, refusal
+from driver.core.revival import (
+    COMPENSATED,
+    COMPENSATES_LANDING,
+    COMPENSATES_RUNNING,
+    UNKNOWN_OPERATION,
+    Refusal,
+    refusal,
+)
 from driver.engine.commands import Done, Given, Receipt
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.errands import Errand
 from driver.engine.history import has_begun
 from driver.engine.news import until
-from driver.engine.proof import asked_for, compensation_of, facts
+from driver.engine.proof import asked_for, compensation_of, evident, facts
 from driver.engine.queue import Waiting
 from driver.engine.surroundings import Surroundings
 from store.events import CommandCompleted, CommandFailed
-from store.lifecycle import ENDED
-from store.records import CommandId, JsonObject, OperationId, OperationRecord, StoredEvent, moment
+from store.lifecycle import ENDED, Effect
+from store.records import (
+    COMPENSATION_PREFIX,
+    CommandId,
+    JsonObject,
+    OperationId,
+    OperationRecord,
+    StoredEvent,
+    moment,
+)
 from store.transaction import Transaction
 from store.view import View
 
@@ -89,9 +107,26 @@ class RetryCommand:
             return UNKNOWN_OPERATION
         compensation = compensation_of(view, operation_id)
         asked = asked_for(view, operation_id, beside=asking) is not None or (
-            compensation is not None and compensation.state not in ENDED
+            compensation is not None and _is_under_way(view, compensation)
         )
-        return refusal(facts(view, record, self._terms, self._machine, asked=asked))
+        refused = refusal(facts(view, record, self._terms, self._machine, asked=asked))
+        if refused is not None:
+            return refused
+        if compensation is not None and record.write and _may_have_happened(compensation):
+            return COMPENSATED
+        return self._ahead(view, record)
+
+    def _ahead(self, view: View, record: OperationRecord) -> Refusal | None:
+        """Return why a compensation would overtake what it takes back; None for what does not."""
+        if not record.command_id.startswith(COMPENSATION_PREFIX):
+            return None
+        forward = view.operation(OperationId(record.command_id.removeprefix(COMPENSATION_PREFIX)))
+        if forward is None:
+            return None  # it was pruned: nothing of it is under way
+        if _is_under_way(view, forward):
+            return COMPENSATES_RUNNING
+        until = evident(view, forward, self._terms, self._machine).lands_until
+        return None if until is None or view.now >= until else COMPENSATES_LANDING
 
     def _place(self, view: View, errand: Errand, operation_id: OperationId) -> Waiting | None:
         """Return where the operation waits for its attempt; None where it does, or that has begun."""
@@ -107,6 +142,16 @@ class RetryCommand:
             unapproved=self._terms.lookup(record.tool).approval == "required",
             revived_by=errand.command_id,
         )
+
+
+def _is_under_way(view: View, record: OperationRecord) -> bool:
+    """Whether an attempt of it runs, waits, or was asked for."""
+    return record.state not in ENDED or asked_for(view, record.operation_id) is not None
+
+
+def _may_have_happened(compensation: OperationRecord) -> bool:
+    """Whether anything but proof says that a compensation did nothing: a supervisor's word is none."""
+    return compensation.effect is not Effect.NONE or compensation.best_effort
 
 
 def _outcome(view: View, errand: Errand, operation_id: OperationId) -> _Found | None:

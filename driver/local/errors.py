@@ -121,6 +121,7 @@ class Code(StrEnum):
     NO_PROBE_DECLARED = "no_probe_declared"
     NOT_ENDED = "not_ended"
     ALREADY_OCCURRED = "already_occurred"
+    COMPENSATED = "compensated"
     ARGUMENTS_ERASED = "arguments_erased"
     EXPIRED = "expired"
     MAY_STILL_LAND = "may_still_land"

@@ -77,6 +77,7 @@ ENDPOINTS: Final = (
             Code.STILL_RUNNING,
             Code.NOT_ENDED,
             Code.ALREADY_OCCURRED,
+            Code.COMPENSATED,
             Code.ARGUMENTS_ERASED,
             Code.EXPIRED,
             Code.MAY_STILL_LAND,

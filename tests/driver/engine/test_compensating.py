@@ -225,6 +225,58 @@ async def test_it_waits_for_an_attempt_that_was_asked_for(tmp_path: Path) -> Non
     assert [item.tool for item in provider.executed] == ["act", "undo"]
 
 
+@pytest.mark.parametrize("answer", [Answered(result={}), GONE])
+async def test_what_was_taken_back_is_not_tried_again(tmp_path: Path, answer: Report) -> None:
+    """Its effect would come behind its only compensation, and stand as taken back."""
+    provider = ScriptedProvider(answers=[GONE, answer])
+    contract = replace(DEDUPLICATING, compensate=FORWARD.compensate)
+    async with engine(tmp_path, provider, contract=contract, others=UNDO) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        forward = await compensate(rig)
+        await receipt(rig, "undo-1")
+        assert await refused(rig) == "compensated"
+        made = await compensation(rig)
+        assert made is not None
+        if made.state is State.UNKNOWN:
+            await say(rig, Effect.NONE, "supervisor:rules", made.command_id)
+            assert await refused(rig, "retry-2") == "compensated"
+            await say(rig, Effect.NONE, command_id=made.command_id)
+            await ask_again(rig, "retry-3")
+            assert (await receipt(rig, "retry-3"))[1]["outcome"] == "succeeded"
+    assert forward.state is State.UNKNOWN
+    assert [item.tool for item in provider.executed][:2] == ["act", "undo"]
+
+
+async def test_a_compensation_that_is_tried_again_overtakes_nothing(tmp_path: Path) -> None:
+    """What it takes back may be tried again meanwhile, or land: the compensation waits for that."""
+    provider = ScriptedProvider(answers=[GONE, LATE])
+    contract = replace(DEDUPLICATING, compensate=FORWARD.compensate)
+    async with engine(tmp_path, provider, contract=contract, others=UNDO) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        provider.objection = NotSent(reason="connect_failed", message="refused")
+        await compensate(rig)
+        await receipt(rig, "undo-1")
+        provider.objection = None
+        made = await compensation(rig)
+        assert made is not None
+        assert made.effect is Effect.NONE
+        rig.posture.confirmed = False
+        await ask_again(rig)
+        await ask_again(rig, "retry-2", made.command_id)
+        assert (await receipt(rig, "retry-2"))[1]["code"] == "still_running"
+        rig.posture.confirmed = True
+        rig.engine.pump()
+        await receipt(rig)
+        await ask_again(rig, "retry-3", made.command_id)
+        assert (await receipt(rig, "retry-3"))[1]["code"] == "may_still_land"
+        rig.clock.pass_by(61)
+        await ask_again(rig, "retry-4", made.command_id)
+        assert (await receipt(rig, "retry-4"))[1]["outcome"] == "succeeded"
+    assert [item.tool for item in provider.executed] == ["act", "act", "undo"]
+
+
 async def test_an_effect_that_never_happened_needs_no_compensation(tmp_path: Path) -> None:
     """Proven: nothing is called, and the command is done."""
     provider = ScriptedProvider(answers=[GONE])
