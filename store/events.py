@@ -385,7 +385,7 @@ class DriverFenced(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverUnfenced(EventData):
-    """An operator lifted the fence."""
+    """The fence was lifted: by an operator, or, with `plane` as the actor, that of a restored backup."""
 
     KIND: ClassVar[str] = "driver.unfenced"
     reason: str

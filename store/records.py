@@ -332,7 +332,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """Why the daemon dispatches nothing and sends nothing, until an operator lifts it."""
+    """Why the daemon dispatches nothing and sends nothing, until somebody lifts it."""
 
     reason: str
     detail: str

@@ -1,4 +1,4 @@
-"""What an operator's "the journal was rolled back" does to it: another history begins, in one unit.
+"""What "the journal was rolled back", or restored from a backup, does to it: another history, in one unit.
 
 Part of `store`; imports its own modules. Definition: docs/protocol.md, section 5.
 
@@ -12,6 +12,7 @@ nothing. What the plane may not hold yet is recorded again in it, each command w
 * an operation that is not settled as `unknown`, reason `rolled_back`: it may have gone on elsewhere;
 * another command without a receipt as failed, code `rolled_back`.
 
+However much that is, it is one unit (about 0.3 ms for each command), in which nothing else is committed.
 All else stays known, and is answered with `retired`. The events of the old history stay in the file, where
 `effectd verify` looks at them; they are below the new history's beginning, and so never sent.
 

@@ -25,9 +25,9 @@ from driver.cli.replies import UnfenceReply
 def unfence(config_file: Path, *, accept_rollback: bool, as_json: bool) -> None:
     """Lift the fence, once its reason is gone. `effectd status` names the reason.
 
-    After `superseded`, make sure first that the other life of this driver is gone; after `restored_backup`,
-    that nothing was done after the backup was made. Where the plane knows another history of this journal
-    (`rolled_back`, `forked`, `conflict`), only --accept-rollback helps.
+    After `superseded`, make sure first that the other life of this driver is gone. Where the plane knows
+    another history of this journal (`rolled_back`, `forked`, `conflict`), only --accept-rollback helps. After
+    `restored_backup` another history begins in any case, as with --accept-rollback.
     """
     with doors.operator(config_file) as client:
         text = client.post("/v1/unfence", {"accept_rollback": accept_rollback})

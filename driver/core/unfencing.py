@@ -1,4 +1,4 @@
-"""What came of an operator's wish to lift the fence.
+"""What came of somebody's wish to lift the fence.
 
 Part of `driver.core`, pure: imports `store.records`.
 """

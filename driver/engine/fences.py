@@ -1,4 +1,4 @@
-"""Fences: raised where this journal may be the wrong one, and lifted by an operator, durably both.
+"""Fences: raised where this journal may be the wrong one, and lifted once somebody says so, durably both.
 
 Part of `driver.engine`; imports `driver.core.signals`, `store` and its own siblings. Definition:
 docs/protocol.md, section 5.
