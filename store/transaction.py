@@ -6,13 +6,12 @@ a group commit. All that it wrote is durable when `Journal.transact` returns, or
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
-from store import chain, consequences, erasure
-from store.cuts import cut, stripped
+from store import consequences, erasure
+from store.cuts import stripped
 from store.erasure import RunErasure
 from store.errors import ImpossibleEvent
 from store.events import (
@@ -24,16 +23,13 @@ from store.events import (
     EventData,
 )
 from store.head import Ledger, row_digest
-from store.keys import DigestKey
 from store.lifecycle import IllegalMove, advance
 from store.marks import SUPERSEDED, TOLD
 from store.naming import on_wire
-from store.projection import MOVING, Fact
+from store.projection import MOVING
 from store.records import (
     TOOL_CALL,
-    Chain,
     CommandId,
-    Digest,
     Fence,
     OperationId,
     Origin,
@@ -43,6 +39,7 @@ from store.records import (
     TriageRecord,
     timestamp,
 )
+from store.sealing import Address, Seal, Sealed, key_of, with_members
 from store.tables import (
     CommandRow,
     OperationRow,
@@ -58,10 +55,7 @@ from store.tables import (
     restates,
 )
 from store.view import DELIVERIES_MAX, View
-from store.wire import MEMBERS, from_json, render
-
-SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
-"""What `chain`, the last member, adds to an event's bytes."""
+from store.wire import MEMBERS, from_json
 
 
 class Transaction(View):
@@ -95,7 +89,7 @@ class Transaction(View):
             case data if data.KIND.startswith("operation."):
                 return self._append_operation(draft)
             case _:
-                sealed = self._seal(draft, draft.data, _address(draft), terminal=False)
+                sealed = self._seal(draft, draft.data, Address.of(draft), terminal=False)
                 return self._insert(sealed, project_run(self._write(), sealed.fact))
 
     def acknowledge(self, seq: int) -> None:
@@ -128,7 +122,7 @@ class Transaction(View):
         frame: dict[str, Any] = json.loads(parked.body)
         data = from_json(parked.kind, frame["data"])
         named = replace(data, requeue_of=self.wire_seq(seq))
-        address = _Address(parked.run_id, parked.command_id, parked.operation_id, Origin(frame["origin"]))
+        address = Address(parked.run_id, parked.command_id, parked.operation_id, Origin(frame["origin"]))
         draft = Draft(data=named, best_effort=frame["best_effort"], redact=self._withheld(parked))
         sealed = self._seal(draft, named, address, terminal=False)
         ledger = self._write()
@@ -242,7 +236,7 @@ class Transaction(View):
             self._check_call(draft, data, known)
         elif draft.operation_id is not None and find_operation(self.ledger, draft.operation_id) is None:
             raise ImpossibleEvent(data.KIND, f"there is no operation {draft.operation_id}")
-        sealed = self._seal(draft, data, _address(draft), terminal=data.TERMINAL)
+        sealed = self._seal(draft, data, Address.of(draft), terminal=data.TERMINAL)
         if known is not None:
             return self._insert(sealed, project_again(self._write(draft), sealed.fact, data, known))
         return self._insert(sealed, project_new_command(self._write(draft), sealed.fact, data))
@@ -274,7 +268,7 @@ class Transaction(View):
             raise ImpossibleEvent(data.KIND, f"the command {draft.command_id} has its receipt already")
         if (record := command.record).kind == TOOL_CALL:
             raise ImpossibleEvent(data.KIND, "a call's receipt is an event of its operation")
-        address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
+        address = Address(record.run_id, record.command_id, record.operation_id, record.origin)
         sealed = self._seal(draft, data, address, terminal=True)
         payload = self.command_payload(record.command_id)
         ledger = self._write()
@@ -297,7 +291,7 @@ class Transaction(View):
             data = consequences.with_children(self.ledger, data, row)
         data = on_wire(data, self.base)
         record = row.record
-        address = _Address(record.run_id, record.command_id, record.operation_id, record.origin)
+        address = Address(record.run_id, record.command_id, record.operation_id, record.origin)
         redacting = replace(draft, redact=draft.redact or self._redacted_before(record.accepted_seq))
         if erasure.is_erased(self.ledger, row.command):
             # identity and effect are all that is kept of what comes later
@@ -338,75 +332,19 @@ class Transaction(View):
             ledger.connection.execute("SAVEPOINT unit")
             self._touched = True
         if draft is not None and draft.redact and ledger.head.key_check is None:
-            ledger.head = replace(ledger.head, key_check=self._key.check)
+            ledger.head = replace(ledger.head, key_check=key_of(ledger).check)
         return ledger
 
-    @property
-    def _key(self) -> DigestKey:
-        assert self.ledger.key is not None, "whoever records has opened the folder with its key"
-        return self.ledger.key
-
-    def _seal(self, draft: Draft, data: EventData, address: "_Address", *, terminal: bool) -> "_Sealed":
-        """Give the event its seq, time, bytes and place in the chain; cut it if it is too long."""
-        head = self.ledger.head
-        seq, at = head.last_seq + 1, timestamp(self.now)
-
-        def rendered(data: EventData) -> bytes:
-            return render(
-                data,
-                journal_id=head.journal_id,
-                seq=seq - head.base,
-                at=at,
-                run_id=address.run_id,
-                command_id=address.command_id,
-                operation_id=address.operation_id,
-                origin=address.origin,
-                terminal=terminal,
-                best_effort=draft.best_effort,
-            )
-
-        payload = draft.payload
-        data = self._with_payload(data, payload, draft)
-        body = rendered(data)
-        body_bytes_max = min(self._frame_bytes_max, head.plane_frame_bytes_max) - SEAL_BYTES
-        if len(body) > body_bytes_max:
-            keeps = payload is None and self.room
-            data, result = cut(
-                data,
-                excess=lambda shorter: len(rendered(shorter)) - body_bytes_max,
-                digest=partial(self._digest, draft=draft) if keeps else None,
-            )
-            payload = result or payload
-            body = rendered(data)
-        digest = chain.digest(body)
-        link = chain.extend(head.chain, digest)
-        event = StoredEvent(
-            seq=seq,
-            kind=data.KIND,
-            at=at,
-            run_id=address.run_id,
-            command_id=address.command_id,
-            operation_id=address.operation_id,
-            terminal=terminal,
-            digest=digest,
-            chain=link,
-            body=chain.seal(body, link),
+    def _seal(self, draft: Draft, data: EventData, address: Address, *, terminal: bool) -> Sealed:
+        sealing = Seal(
+            ledger=self.ledger,
+            at=timestamp(self.now),
+            frame_bytes_max=self._frame_bytes_max,
+            has_room=self._has_room,
         )
-        return _Sealed(Fact.of(event, data, address.origin, head.base), event, payload, draft.redact)
+        return sealing.event(draft, data, address, terminal=terminal)
 
-    def _digest(self, payload: bytes, draft: Draft) -> Digest:
-        """Return the payload's digest: a secret could be guessed from a plain one."""
-        return self._key.digest(payload) if draft.redact else chain.digest(payload)
-
-    def _with_payload(self, data: EventData, payload: bytes | None, draft: Draft) -> EventData:
-        """Name the payload's digest in the event."""
-        if payload is None:
-            return data
-        if "payload_digest" not in MEMBERS[data.KIND]:
-            raise ImpossibleEvent(data.KIND, "events of this kind carry no payload")
-        return replace(data, **_members_of(payload_digest=self._digest(payload, draft)))
-
-    def _insert(self, sealed: "_Sealed", place: Place) -> StoredEvent:
+    def _insert(self, sealed: Sealed, place: Place) -> StoredEvent:
         """Write the event itself, after what follows from it: only then are all its rows known."""
         event, ledger = sealed.event, self._write()
         ledger.execute(
@@ -453,44 +391,16 @@ class Transaction(View):
             self.ledger.connection.execute("RELEASE unit")
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """To whom an event belongs."""
-
-    run_id: RunId | None
-    command_id: CommandId | None
-    operation_id: OperationId | None
-    origin: Origin
-
-
-def _address(draft: Draft) -> _Address:
-    return _Address(draft.run_id, draft.command_id, draft.operation_id, draft.origin)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sealed:
-    """An event that is ready to be written."""
-
-    fact: Fact
-    event: StoredEvent
-    payload: bytes | None
-    redact: tuple[str, ...]
+def _check_restated(data: EventData, row: OperationRow) -> None:
+    if data.KIND.removeprefix("operation.") != row.record.state:
+        raise ImpossibleEvent(data.KIND, f"the operation ended {row.record.state} in an earlier history")
 
 
 def _as_text(redact: tuple[str, ...]) -> str | None:
     return json.dumps(redact) if redact else None
 
 
-def _check_restated(data: EventData, row: OperationRow) -> None:
-    if data.KIND.removeprefix("operation.") != row.record.state:
-        raise ImpossibleEvent(data.KIND, f"the operation ended {row.record.state} in an earlier history")
-
-
 def _superseding(data: EventData, row: OperationRow) -> EventData:
     if row.receipt_seq is None or "supersedes" not in MEMBERS[data.KIND]:
         return data
-    return replace(data, **_members_of(supersedes=row.receipt_seq))
-
-
-def _members_of(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - the members of whichever kind of event it is
-    return values
+    return with_members(data, supersedes=row.receipt_seq)
