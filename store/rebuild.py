@@ -127,7 +127,7 @@ class Rebuilt:
         """Project the next events, at most `limit`; return how many there were. Raises `Unprojectable`."""
         rows = view.ledger.execute("events_to_project", (self.after, limit)).fetchall()
         for row in rows:
-            payload = _payload(view, row)
+            payload = self._payload(view, row)
             try:
                 self._project(row, payload)
             except sqlite3.OperationalError as error:
@@ -136,6 +136,15 @@ class Rebuilt:
                 raise Unprojectable(row[0], error) from error
             self.after = row[0]
         return len(rows)
+
+    def _payload(self, view: View, row: Row) -> bytes | None:
+        """Return the `data` of the command that an event is the receipt of: it alone says how a run ended."""
+        _, kind, _, command, *_ = row
+        if kind not in _RECEIPTS:
+            return None
+        accepted = self.ledger.execute("acceptance_of", (command,)).fetchone()
+        found = None if accepted is None else view.ledger.execute("payload", accepted).fetchone()
+        return None if found is None else found[0]
 
     def _seed(self, view: View) -> None:
         """Begin with what pruned events have left of their runs."""
@@ -200,15 +209,6 @@ class Rebuilt:
 
 _OF_COMMANDS: Final = (CommandAccepted, CommandRefused, CommandCompleted, CommandFailed)
 _RECEIPTS: Final = frozenset({CommandCompleted.KIND, CommandFailed.KIND})
-
-
-def _payload(view: View, row: Row) -> bytes | None:
-    """Return the `data` of the command that an event is the receipt of: it alone says how a run ended."""
-    _, kind, _, command, *_ = row
-    if kind not in _RECEIPTS:
-        return None
-    found = view.ledger.execute("payload_of_command", (command,)).fetchone()
-    return None if found is None else found[0]
 
 
 def _fact(seq: int, frame: Mapping[str, Any], data: EventData) -> Fact:

@@ -42,13 +42,18 @@ def verify(view: View, progress: Report, *, deep: bool = False) -> tuple[Finding
 def _look(view: View, progress: Report, checks: Sequence[Check]) -> tuple[Finding, ...]:
     findings: list[Finding] = []
     for check in checks:
-        try:
-            while (reached := check.page(view)) is not None:
-                progress(reached)
-        except Exception as error:  # noqa: BLE001 - what one check chokes on must not keep the others from looking
-            findings.append(Finding(check=check.name, subject="journal", problem=unreadable(error)))
+        while (reached := _page(check, view, findings)) is not None:
+            progress(reached)
         findings += check.findings
     return tuple(findings)
+
+
+def _page(check: Check, view: View, findings: list[Finding]) -> Progress | None:
+    try:
+        return check.page(view)
+    except Exception as error:  # noqa: BLE001 - what one check chokes on must not keep the others from looking
+        findings.append(Finding(check=check.name, subject="journal", problem=unreadable(error)))
+        return None
 
 
 def look_deeply(path: Path, view: View, progress: Report) -> tuple[Finding, ...]:

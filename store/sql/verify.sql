@@ -108,8 +108,8 @@ SELECT e.seq, e.kind, e.run, e.command, e.operation, coalesce(e.body, m.body)
 FROM events AS e LEFT JOIN remains AS m ON m.seq = e.seq
 WHERE e.seq > ? ORDER BY e.seq LIMIT ?;
 
--- name: payload_of_command
-SELECT p.body FROM commands AS c CROSS JOIN payloads AS p ON p.seq = c.accepted_seq WHERE c.id = ?;
+-- name: acceptance_of
+SELECT accepted_seq FROM commands WHERE id = ?;
 
 -- name: all_runs
 SELECT * FROM runs WHERE id > ? ORDER BY id LIMIT ?;

@@ -108,7 +108,7 @@ async def test_a_parent_is_judged_by_its_ended_child_run(
         told = await journal.read(lambda view: view.delegation(operation_id(1)))
         words = await said(journal, "operation.reconciled")
         (ended,) = (event for event in await said(journal, end.data.KIND) if "child_run_id" in event)
-        assert await journal.read(lambda view: list(differences(view))) == []
+        assert await journal.read(differences) == ()
     assert found.effect is effect
     assert found.effect_by is (None if effect is Effect.UNKNOWN else Source.DAEMON)
     assert told is not None
