@@ -6,7 +6,7 @@ and whoever logs waits for neither. Values from outside are escaped, so that no 
 terminal's cursor or forge a line; tracebacks show code, never locals.
 
 The ids that lines share are bound by context (`structlog.contextvars`): the daemon binds its own, and whoever
-carries out an operation binds that.
+carries out an attempt binds that (`about_call`).
 """
 
 import json
@@ -105,6 +105,16 @@ def unhindered(level: str, log_format: LogFormat, stream: TextIO | None = None) 
         yield outlet
     finally:
         outlet.close()
+
+
+def about_call(operation_id: str, run_id: str, attempt: int) -> None:
+    """Bind whose attempt the current task, and what it starts, carries out to every line from now on."""
+    structlog.contextvars.bind_contextvars(operation_id=operation_id, run_id=run_id, attempt=attempt)
+
+
+def about_no_call() -> None:
+    """Take that back, in a task that a call has started and that outlives it."""
+    structlog.contextvars.unbind_contextvars("operation_id", "run_id", "attempt")
 
 
 def _configure(level: str, render: _Render, lines: Lines) -> None:

@@ -7,8 +7,6 @@ import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import structlog
-
 from driver.core.contracts import Contract
 from driver.core.redaction import Redaction
 from driver.core.reports import Redactor
@@ -17,6 +15,7 @@ from driver.engine.machine import Machine
 from driver.engine.queue import Waiting
 from driver.engine.terms import Terms
 from driver.engine.withheld import withheld
+from driver.log import about_call
 from store.events import Draft, EventData, OperationStarted
 from store.lifecycle import ENDED, State
 from store.records import (
@@ -100,9 +99,7 @@ class Assignment:
 
 def identify(assignment: Assignment) -> None:
     """Bind whose attempt this task carries out to every line that it logs."""
-    structlog.contextvars.bind_contextvars(
-        operation_id=assignment.operation_id, run_id=assignment.run_id, attempt=assignment.attempt
-    )
+    about_call(assignment.operation_id, assignment.run_id, assignment.attempt)
 
 
 def may_begin(view: View, record: OperationRecord, revived_by: CommandId | None = None) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 import structlog
 
-from driver.log import LINE_CHARS_MAX, TEXT_CHARS_MAX, configure
+from driver.log import LINE_CHARS_MAX, TEXT_CHARS_MAX, about_call, about_no_call, configure
 
 
 def test_a_line_is_one_json_object() -> None:
@@ -155,3 +155,18 @@ def test_a_library_that_logs_what_cannot_be_shown_raises_nothing() -> None:
     configure("info", "json", stream)
     logging.getLogger("a.library").warning(Hostile())
     assert json.loads(stream.getvalue())["text"] == "RuntimeError"
+
+
+def test_a_line_says_whose_attempt_it_is_about_until_that_is_taken_back() -> None:
+    """What a call has started and that outlives it is not about that call."""
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    with structlog.contextvars.bound_contextvars(driver_id="sbx-1"):
+        about_call("op_1", "run-1", 2)
+        structlog.get_logger().info("happened")
+        about_no_call()
+        structlog.get_logger().info("happened")
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["operation_id"], first["run_id"], first["attempt"]) == ("op_1", "run-1", 2)
+    assert second.keys() & {"operation_id", "run_id", "attempt"} == set()
+    assert first["driver_id"] == second["driver_id"] == "sbx-1"

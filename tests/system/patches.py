@@ -4,11 +4,13 @@ Each is what somebody could leave out, or get wrong, without any other test of t
 product has no switch for any of them: they reach into its modules from here.
 """
 
+import os
 import sqlite3
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -185,6 +187,19 @@ def a_backup_goes_on() -> None:
     module._agree = agree
 
 
+def traced() -> None:
+    """Take nothing away: set up an SDK, which writes each span that has ended into the file `SPANS`."""
+    from opentelemetry import trace  # noqa: PLC0415 - only where it is asked for
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor  # noqa: PLC0415
+
+    provider = TracerProvider()
+    # the daemon's own file, open as long as it lives
+    out = Path(os.environ["SPANS"]).open("w", encoding="utf-8")  # noqa: SIM115
+    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=out)))
+    trace.set_tracer_provider(provider)
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
@@ -201,6 +216,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             nothing_lands,
             no_hold,
             no_burials,
+            traced,
             a_backup_goes_on,
         )
     }

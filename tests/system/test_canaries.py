@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Final
 
 import pytest
@@ -49,6 +50,15 @@ CALL_CANARIES: Final = {
 ALWAYS_SECRET: Final = {"token": TOKEN, "environment": ENV, "environment file": ENV_FILE}
 
 MODES: Final = ("answer", "tool error", "protocol error", "large")
+LOST: Final = "cmd-lost"
+LISTS: Final = (
+    *("/v1/operations", "/v1/operations?unsettled=true", "/v1/runs", "/v1/events", "/v1/status"),
+    *("/v1/dead-letters", "/v1/export", "/v1/no", "/metrics", "/healthz", "/readyz"),
+)
+COMMANDS: Final = (
+    *(["ops"], ["ops", "--json"], ["ops", "--unsettled"], ["runs"], ["tail"], ["tail", "--json"], ["verify"]),
+    *(["metrics"], ["status"], ["status", "--json"], ["export"], ["export", "--format", "csv"]),
+)
 READ_MODES: Final = ("death", "garbage")
 """Ways to be lost: a write would be unsettled then, and its arguments needed until somebody settles it."""
 
@@ -80,12 +90,16 @@ async def leaking(zygote: Zygote, redact: list[str]) -> AsyncGenerator[tuple[San
     """A daemon whose tools tell all that they know, after one call in each way to do that."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         made.configure(**tables(made, redact))
-        life = made.start()
+        life = made.start(patch="traced", SPANS=str(made.root / "spans-0"))
         calls = [(tool, mode) for tool in ("leak", "echo") for mode in MODES]
         calls += [("look", mode) for mode in READ_MODES]
         for number, (tool, mode) in enumerate(calls):
             await plane.give(call(f"cmd-{number}", f"leaky/{tool}", mode=mode, n=number, **IN_ARGUMENTS))
             await plane.receipt_of(f"cmd-{number}")
+        # a write that may have happened: a wall is made of it, until somebody settles it
+        lost = call(LOST, "leaky/leak", run_id="run-2", mode="death", n=77, **IN_ARGUMENTS)
+        await plane.give(lost)
+        await plane.receipt_of(LOST)
         # a short value withholds every text that quotes it, and would hide what the others let through
         await plane.give(call("cmd-pin", "leaky/leak", mode="tool error", n=0, pin=SHORT))
         await plane.receipt_of("cmd-pin")
@@ -110,15 +124,20 @@ async def ask(made: Sandbox, plane: ScriptedPlane) -> dict[str, bytes]:
     operations = [
         event["operation_id"] for event in plane.history.events() if event["kind"] == "command.accepted"
     ]
+    runs = {event["run_id"] for event in plane.history.events() if event.get("run_id")}
     async with made._client() as client:
-        for path in ("/v1/operations", "/v1/runs", "/v1/events", "/v1/status", "/v1/dead-letters", "/v1/no"):
+        for path in (*LISTS, *(f"/v1/runs/{run}" for run in runs), *map(wall_of, runs)):
             found[path] = (await client.get(path)).content
         for name in operations:
             found[f"/v1/operations/{name}"] = (await client.get(f"/v1/operations/{name}")).content
-        bad = await client.post(f"/v1/operations/{operations[0]}/approve", json={"nope": 1})
-        found["problem"] = bad.content
-    for arguments in (["ops"], ["ops", "--json"], ["tail"], ["tail", "--json"], ["verify"]):
+            for word in ("approve", "probe", "retry", "compensate", "annotate", "reconcile"):
+                refused = await client.post(f"/v1/operations/{name}/{word}", json={"nope": 1})
+                assert refused.status_code >= HTTPStatus.BAD_REQUEST
+                found[f"problem: {name} {word}"] = refused.content
+    for arguments in COMMANDS:
         await made.command(*arguments)
+    for run in runs:
+        await made.command("wall", run)
     for name in operations:
         await made.command("show", name)
         await made.command("show", name, "--json")
@@ -131,9 +150,23 @@ def written(made: Sandbox) -> dict[str, bytes]:
         *made.state.rglob("*"),
         *made.runtime.rglob("*"),
         *made.root.glob("output-*"),
-        *made.root.glob("notify-*"),
+        *made.root.glob("spans-*"),
     ]
     return {str(file.relative_to(made.root)): file.read_bytes() for file in files if file.is_file()}
+
+
+async def settle(made: Sandbox, plane: ScriptedPlane, command_id: str) -> None:
+    """Record an operator's word about what may have happened: then its arguments are needed no more."""
+    receipt = await plane.receipt_of(command_id)
+    path = f"/v1/operations/{receipt['operation_id']}/reconcile"
+    status, _ = await made.post(path, {"effect": "none", "note": "looked", "evidence": []})
+    assert status == HTTPStatus.CREATED
+
+
+def told(life: Life) -> dict[str, bytes]:
+    """What its service manager was told."""
+    assert any(line.startswith("STATUS=") for line in life.states)
+    return {"notify": "\n".join(life.states).encode()}
 
 
 def said(plane: ScriptedPlane) -> dict[str, bytes]:
@@ -142,6 +175,11 @@ def said(plane: ScriptedPlane) -> dict[str, bytes]:
     events = [json.dumps(event) for event in plane.history.events()]
     frames = [json.dumps(frame) for frame in (*plane.hellos, *plane.errors, *answers)]
     return {"events": "\n".join(events).encode(), "frames": "\n".join(frames).encode()}
+
+
+def wall_of(run: str) -> str:
+    """Where the local API shows the wall of a run."""
+    return f"/v1/supervisor/walls/{run}"
 
 
 def hits(places: Mapping[str, bytes], canaries: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -168,12 +206,17 @@ async def test_no_byte_that_the_daemon_writes_holds_a_secret(zygote: Zygote) -> 
     secrets = {**CALL_CANARIES, **ALWAYS_SECRET}
     async with leaking(zygote, REDACT) as (made, plane, life):
         answers = await ask(made, plane)
-        assert len(made.effects()) == 2 * len(MODES) + len(READ_MODES) + 1
+        assert len(made.effects()) == 2 * len(MODES) + len(READ_MODES) + 2
+        assert b"effectd_attempts_total" in answers["/metrics"]
+        assert b"operation_id" in answers[wall_of("run-2")]
         assert list(hits(answers, secrets)) == []
         assert list(hits(said(plane), secrets)) == []
+        await settle(made, plane, LOST)
         assert await life.stop() == 0
+        assert list(hits(told(life), secrets)) == []
         files = await to_thread.run_sync(written, made)
-        assert {"state/journal.db", "state/digest.key", "output-0"} <= files.keys()
+        assert {"state/journal.db", "state/digest.key", "output-0", "spans-0"} <= files.keys()
+        assert b"tools/call leak" in files["spans-0"]
         assert list(hits(files, secrets)) == []
         assert any(b"arguments   erased" in content for content in files.values())
 
@@ -187,19 +230,27 @@ async def test_what_is_not_declared_is_found_everywhere(zygote: Zygote) -> None:
         in_events = {name for place, name in hits(said(plane), CALL_CANARIES) if place == "events"}
         assert in_events == set(CALL_CANARIES)
         assert {name for _, name in hits(answers, CALL_CANARIES)} == set(CALL_CANARIES)
+        in_wall = {name for place, name in hits(answers, CALL_CANARIES) if place == wall_of("run-2")}
+        assert "argument" in in_wall
+        assert list(hits({"/metrics": answers["/metrics"], **told(life)}, CALL_CANARIES)) == []
         found = {place for place, _ in hits(files, CALL_CANARIES)}
         assert {"state/journal.db", "output-0"} <= found
+        assert "spans-0" not in found
         assert list(hits({**files, **answers, **said(plane)}, ALWAYS_SECRET)) == []
 
 
 async def test_a_killed_daemon_leaves_its_secrets_to_the_next_to_erase(zygote: Zygote) -> None:
     """What was due when it was killed, and what its `-wal` held, the next life erases."""
-    async with leaking(zygote, REDACT) as (made, _plane, life):
+    async with leaking(zygote, REDACT) as (made, plane, life):
         await life.kill()
         before = await to_thread.run_sync(written, made)
         held = {place for place, _ in hits(before, CALL_CANARIES)}
         assert held <= {"state/journal.db", "state/journal.db-wal"}
-        assert await made.start().stop() == 0
+        fresh = made.start()
+        await fresh.ready()
+        await plane.connected()
+        await settle(made, plane, LOST)
+        assert await fresh.stop() == 0
         files = await to_thread.run_sync(written, made)
         assert list(hits(files, CALL_CANARIES)) == []
 

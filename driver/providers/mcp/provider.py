@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from driver.core.attempts import NotSent, Phase, Report, Silence, ToolCall
 from driver.core.backoff import delay_s
 from driver.core.identity import definition_digest
+from driver.log import about_no_call
 from driver.providers.mcp.life import ConnectFailed, Life, Mode
 from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.tools import ServedTool
@@ -203,6 +204,7 @@ class McpProvider:
         return start
 
     async def _bring_up(self, start: _Start) -> None:
+        about_no_call()  # it is one call that has begun this, and many that the connection is for
         start.failure = NotSent(reason="connect_failed", message=f"provider {self.name} is being closed")
         try:
             await anyio.sleep_until(self._not_before)
