@@ -99,12 +99,12 @@ class Unreadable(click.ClickException):
 class LocalClient:
     """A context manager around one socket. Every method blocks, and raises what the module names."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, *, answer_s: float = ANSWER_S) -> None:
         self._door = door
         self._http = httpx2.Client(
             transport=httpx2.HTTPTransport(uds=os.fspath(door.socket)),
             base_url="http://effectd",
-            timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S),
+            timeout=httpx2.Timeout(answer_s, connect=CONNECT_S),
             trust_env=False,
         )
 

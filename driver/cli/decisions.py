@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import click
 
-from driver.cli import doors, views
+from driver.cli import completion, doors, views
 from driver.cli.ops import operation_of
 from driver.cli.options import config_option
 from driver.cli.output import show
@@ -22,7 +22,7 @@ request_option = click.option(
 
 
 @click.command()
-@click.argument("wanted", metavar="ID")
+@click.argument("wanted", metavar="ID", shell_complete=completion.operations)
 @reason_option
 @request_option
 @config_option
@@ -36,7 +36,7 @@ def approve(config_file: Path, wanted: str, *, reason: str | None, request: str 
 
 
 @click.command()
-@click.argument("wanted", metavar="ID")
+@click.argument("wanted", metavar="ID", shell_complete=completion.operations)
 @reason_option
 @request_option
 @config_option

@@ -6,16 +6,17 @@ Part of `driver.cli`; imports `driver.config.load`, `driver.local.settings` and 
 from pathlib import Path
 from shlex import quote
 
-from driver.cli.client import Door, LocalClient
+from driver.cli.client import ANSWER_S, Door, LocalClient
 from driver.config.load import DEFAULT_PATH, load
 from driver.config.models import Config
 from driver.local.settings import LocalSettings
 from store.settings import JournalSettings
 
 
-def inspect(config_file: Path) -> LocalClient:
+def inspect(config_file: Path, *, answer_s: float = ANSWER_S) -> LocalClient:
     """Return a client of the socket for reads. Raises `ConfigError`; connects when it is used."""
-    return LocalClient(Door(socket=_settings(config_file).inspect_socket, config=config_file))
+    door = Door(socket=_settings(config_file).inspect_socket, config=config_file)
+    return LocalClient(door, answer_s=answer_s)
 
 
 def operator(config_file: Path) -> LocalClient:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import click
 from pydantic import JsonValue
 
-from driver.cli import doors, views
+from driver.cli import completion, doors, views
 from driver.cli.client import LocalClient
 from driver.cli.failures import EXIT_REFUSED
 from driver.cli.ops import operation_of
@@ -52,7 +52,7 @@ class NotHeard(click.ClickException):
 
 
 @click.command()
-@click.argument("wanted", metavar="ID")
+@click.argument("wanted", metavar="ID", shell_complete=completion.operations)
 @wait_option
 @config_option
 @json_option

@@ -7,13 +7,16 @@ Part of `driver.cli`.
 """
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 import click
+from rich.console import RenderableType
 
-from driver.cli import doors, views
+from driver.cli import completion, doors, views
 from driver.cli.client import LocalClient, Parameters
 from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import config_option, json_option
@@ -22,6 +25,7 @@ from driver.cli.output import write_json
 from driver.cli.plain import plain
 from driver.cli.replies import CommandReply, Operation, Page, Run, Story
 from driver.cli.story import story_lines
+from driver.cli.watch import watch
 from driver.local.queries import LIMIT_DEFAULT, LIMIT_MAX, REASONS
 from store.lifecycle import Effect, State
 
@@ -57,7 +61,7 @@ class NoOperation(click.ClickException):
 
 @click.command()
 @click.option("--unsettled", is_flag=True, help="Those that may have happened, and nobody knows.")
-@click.option("--run", "run", metavar="RUN", help="Those of one run.")
+@click.option("--run", "run", metavar="RUN", shell_complete=completion.runs, help="Those of one run.")
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Those in this state.")
 @click.option(
     "--effect", type=click.Choice([effect.value for effect in Effect]), help="Those with this effect."
@@ -66,6 +70,7 @@ class NoOperation(click.ClickException):
 @click.option(
     "--reason", type=click.Choice(REASONS), metavar="REASON", help="Those that ended for this reason."
 )
+@click.option("--watch", "watching", is_flag=True, help="Stay, and show what changes, until Ctrl-C.")
 @limit_option
 @cursor_option
 @config_option
@@ -75,34 +80,45 @@ def ops(
     *,
     as_json: bool,
     unsettled: bool,
+    watching: bool,
     limit: int,
     **filters: str | None,
 ) -> None:
     """List operations, newest first.
 
     `effectd ops --unsettled` is the one to type when something went wrong: it lists what may have happened,
-    how sure that is, since when, why, and what to do next.
+    how sure that is, since when, why, and what to do next. With --watch a terminal shows the list as it is,
+    and a pipe gets a line for each change, across restarts of the daemon.
     """
     parameters: dict[str, str | int | bool] = {"limit": limit, "unsettled": unsettled}
     parameters |= {name: value for name, value in filters.items() if value is not None}
+    draw = partial(_listed, unsettled=unsettled, flags=doors.flags(config_file))
     with doors.inspect(config_file) as client:
+        if watching:
+            watch(client, parameters, draw, as_json=as_json)
+            return
         text = client.get("/v1/operations", parameters)
         if as_json:
             write_json(json.loads(text))
             return
         page = client.parse(Page[Operation], text)
-    now = datetime.now(UTC)
-    if unsettled:
-        write(views.unsettled_lines(page, now, doors.flags(config_file)))
-    elif page.items:
-        write([views.operation_table(page, now)])
-    else:
-        write([views.no_operations_line(page)])
+    write(draw(page))
     _write_more(page.next)
 
 
+def _listed(page: Page[Operation], *, unsettled: bool, flags: str) -> Iterator[RenderableType]:
+    """Yield a page of operations as a person sees it now."""
+    now = datetime.now(UTC)
+    if unsettled:
+        yield from views.unsettled_lines(page, now, flags)
+    elif page.items:
+        yield views.operation_table(page, now)
+    else:
+        yield views.no_operations_line(page)
+
+
 @click.command()
-@click.argument("wanted", metavar="ID")
+@click.argument("wanted", metavar="ID", shell_complete=completion.operations)
 @config_option
 @json_option
 def show(config_file: Path, wanted: str, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 from urllib.parse import quote
 
 import click
@@ -20,9 +20,11 @@ from click.core import ParameterSource
 
 from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import json_option
+from driver.cli.plane_bulk import commands_of, send_all
 from driver.cli.plane_client import PlaneClient, Reply
 from driver.cli.plane_server import made_folder, minted, serve, state_folder
 from driver.cli.plane_views import COMMAND_COLUMNS, DRIVER_COLUMNS, RUN_COLUMNS, show_command, show_page
+from driver.cli.progress import shown
 from driver.core.commands import ToolCallData
 from driver.core.strictjson import NotStrictJson, loads
 from store.records import JsonObject
@@ -177,6 +179,24 @@ def send(url: str, operator_token_file: Path, *, as_json: bool, wait: bool, **gi
             view = client.receipt_of(view["command_id"])
     show_command(view, as_json=as_json)
     if wait and view["receipt_kind"] not in _GOOD_ENDS:
+        sys.exit(EXIT_REFUSED)
+
+
+@plane.command("send-all")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.option("--wait", is_flag=True, help="Wait for all receipts; exit 1 unless each is a success.")
+@plane_options
+def send_many(url: str, operator_token_file: Path, *, as_json: bool, file: TextIO, wait: bool) -> None:
+    """Give the plane all commands of FILE (`-`: standard input), a line of JSON each, as its API has them.
+
+    Each needs a `command_id`: a file that was sent in part, or twice, executes nothing twice.
+    """
+    commands = commands_of(file)
+    with PlaneClient(url, operator_token_file) as client, shown("sending", quiet=as_json) as report:
+        views = send_all(client, commands, report, wait=wait)
+    page = {"items": views, "next": None, "truncated": False}
+    show_page(page, COMMAND_COLUMNS, as_json=as_json)
+    if wait and any(view["receipt_kind"] not in _GOOD_ENDS for view in views):
         sys.exit(EXIT_REFUSED)
 
 

@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 import click
 
-from driver.cli import doors, views
+from driver.cli import completion, doors, views
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.replies import RunCommandGiven, WallReply
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", shell_complete=completion.runs)
 @config_option
 @json_option
 def wall(config_file: Path, run_id: str, *, as_json: bool) -> None:
@@ -42,7 +42,7 @@ def wall(config_file: Path, run_id: str, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", shell_complete=completion.runs)
 @config_option
 @json_option
 def triage(config_file: Path, run_id: str, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 from pydantic import JsonValue
 
-from driver.cli import doors, views, words
+from driver.cli import completion, doors, views, words
 from driver.cli.ops import operation_of
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
@@ -19,7 +19,7 @@ from store.lifecycle import Effect
 
 
 @click.command()
-@click.argument("wanted", metavar="ID")
+@click.argument("wanted", metavar="ID", shell_complete=completion.operations)
 @click.option(
     "--effect",
     type=click.Choice([effect.value for effect in Effect]),
@@ -73,7 +73,7 @@ def reconcile(
 
 
 @click.command()
-@click.argument("wanted", metavar="ID")
+@click.argument("wanted", metavar="ID", shell_complete=completion.operations)
 @click.option("--id", "reference", metavar="TEXT", help="The id that you know it by.")
 @click.option("--title", metavar="TEXT", help="What it is called.")
 @click.option("--url", metavar="URL", help="Where it is.")

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from driver.cli.main import main
 from driver.cli.plane_views import show_command
+from store.records import JsonObject
 
 PROGRAM = "from driver.cli.main import main; main()"
 KNOWN = ("send", "git/commit", "--run", "run-1", "--id", "cmd-1", "--args", '{"message":"x"}')
@@ -171,3 +172,43 @@ def test_a_receipt_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         "  message     it ended",
         '  result      {"id": 7}',
     ]
+
+
+def test_a_call_may_serve_an_operation(url: str) -> None:
+    """`--parent` names it."""
+    call = ("send", "a/b", "--run", "run-4", "--parent", "op_" + "7" * 32, "--json")
+    view = json.loads(run(*call, "--url", url).output)
+    assert view["data"]["parent_operation_id"] == "op_" + "7" * 32
+
+
+def test_a_file_of_commands_is_sent_whole_and_may_be_again(url: str, tmp_path: Path) -> None:
+    """In its order; what was sent before is not sent twice."""
+    commands: list[JsonObject] = [
+        {"command_id": f"bulk-{n}", "run_id": "run-9", "kind": "run.cancel", "data": {}} for n in range(3)
+    ]
+    file = tmp_path / "commands"
+    file.write_text("\n".join([*map(json.dumps, commands), ""]))
+    for _ in range(2):
+        done = run("send-all", str(file), "--url", url, "--json")
+        assert done.exit_code == 0
+        assert [item["command_id"] for item in json.loads(done.output)["items"]] == [
+            "bulk-0",
+            "bulk-1",
+            "bulk-2",
+        ]
+    listed = json.loads(run("commands", "--run", "run-9", "--url", url, "--json").output)["items"]
+    assert len(listed) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"), [("{", "line 2"), ('{"run_id":"r"}', "no command_id"), ("[]", "line 2")]
+)
+def test_a_file_with_a_bad_line_is_not_sent_at_all(url: str, tmp_path: Path, line: str, fault: str) -> None:
+    """Exit code 2, and which line."""
+    file = tmp_path / "commands"
+    good: JsonObject = {"command_id": "half-1", "run_id": "run-8", "kind": "run.cancel", "data": {}}
+    file.write_text(f"{json.dumps(good)}\n{line}\n")
+    done = run("send-all", str(file), "--url", url)
+    assert done.exit_code == 2
+    assert fault in done.stderr
+    assert json.loads(run("commands", "--run", "run-8", "--url", url, "--json").output)["items"] == []
