@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from driver.cli.doctor import doctor
 from driver.cli.main import COMMANDS
 from driver.config.load import parse
 from driver.config.models import Config, DriverTable
@@ -126,8 +127,9 @@ def test_the_image_starts_stops_and_is_judged_by_commands_that_exist() -> None:
         "retries",
     }
     program, *words = json.loads(check)
-    assert (program, words) == ("effectd", ["doctor"])
-    assert {command, *words} <= COMMANDS.keys()
+    assert (program, words) == ("effectd", ["doctor", "--running"])
+    assert {command, words[0]} <= COMMANDS.keys()
+    assert words[1] in {name for option in doctor.params for name in option.opts}
 
 
 # --- the sidecar
@@ -202,7 +204,7 @@ def test_the_pod_has_effectd_as_a_sidecar_that_no_probe_kills_for_what_is_unsett
         name: sidecar[name]["exec"]["command"] for name in ("startupProbe", "livenessProbe", "readinessProbe")
     }
     assert commands["livenessProbe"] == commands["startupProbe"] == ["effectd", "status"]
-    assert commands["readinessProbe"] == ["effectd", "doctor"]
+    assert commands["readinessProbe"] == ["effectd", "doctor", "--running"]
     mounts = {mount["mountPath"]: mount["name"] for mount in sidecar["volumeMounts"]}
     assert mounts[STATE] == "state"
     assert mounts[RUNTIME] == "run"
