@@ -3,10 +3,12 @@
 Part of `driver.cli`; imports `driver.config.load`, `driver.local.settings` and the client.
 """
 
+import os
 from pathlib import Path
 from shlex import quote
 
 from driver.cli.client import ANSWER_S, Door, LocalClient
+from driver.cli.options import CONFIG_VARIABLE
 from driver.config.load import DEFAULT_PATH, load
 from driver.config.models import Config
 from driver.local.settings import LocalSettings
@@ -35,7 +37,8 @@ def journal(config: Config) -> JournalSettings:
 
 def flags(config_file: Path) -> str:
     """Return what a suggested command needs to find the same daemon: nothing, or ` --config FILE`."""
-    return "" if config_file == DEFAULT_PATH else f" --config {quote(str(config_file))}"
+    usual = Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_PATH)
+    return "" if config_file == usual else f" --config {quote(str(config_file))}"
 
 
 def _settings(config_file: Path) -> LocalSettings:

@@ -22,7 +22,8 @@ from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.plain import plain
 from driver.cli.replies import CommandGiven, CommandReply, Event, RunCommandGiven
-from store.events import CommandFailed
+from store.events import ApprovalRequested, CommandFailed
+from store.records import COMPENSATION_PREFIX
 
 wait_option = click.option(
     "--no-wait", is_flag=True, help="Give the command, and do not wait for what comes of it."
@@ -84,15 +85,20 @@ def give(client: LocalClient, operation_id: str, name: str) -> CommandGiven:
     return client.parse(CommandGiven, text)
 
 
-def receipt(client: LocalClient, given: CommandGiven | RunCommandGiven) -> dict[str, JsonValue]:
+def receipt(
+    client: LocalClient, given: CommandGiven | RunCommandGiven, flags: str = ""
+) -> dict[str, JsonValue]:
     """Return the result of a command, once it is done, however long that takes.
 
+    Where it waits for a person, standard error says for what; `flags` stand behind the command that decides.
     Raises `NotCarriedOut`, `NotHeard`, and what the client does.
     """
     command = client.read(CommandReply, f"/v1/commands/{quote(given.command_id, safe='')}")
     after = (command.accepted_seq or 1) - 1
     for text in client.lines("GET", "/v1/events", {"after": after, "follow": True}, patient=True):
         event = client.parse(Event, text)
+        if event.kind == ApprovalRequested.KIND and concerns(event, given):
+            click.echo(plain(f"It waits for a person: effectd approve {event.operation_id}{flags}"), err=True)
         if event.command_id != given.command_id or not event.terminal:
             continue
         data = json.loads(text)["data"]
@@ -101,3 +107,13 @@ def receipt(client: LocalClient, given: CommandGiven | RunCommandGiven) -> dict[
         result: dict[str, JsonValue] = data["result"] or {}
         return result
     raise NotHeard(given.command_id)
+
+
+def concerns(event: Event, given: CommandGiven | RunCommandGiven) -> bool:
+    """Return whether an event is about the operation that was named, or what takes it, or its run, back."""
+    if isinstance(given, RunCommandGiven):
+        return event.run_id == given.run_id and (event.command_id or "").startswith(COMPENSATION_PREFIX)
+    return (
+        event.operation_id == given.operation_id
+        or event.command_id == COMPENSATION_PREFIX + given.operation_id
+    )

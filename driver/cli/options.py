@@ -4,10 +4,14 @@ Part of `driver.cli`; imports click and `driver.config.load`.
 """
 
 from pathlib import Path
+from typing import Final
 
 import click
 
 from driver.config.load import DEFAULT_PATH
+
+CONFIG_VARIABLE: Final = "EFFECTD_CONFIG"
+"""Names the configuration for every command that is not given one."""
 
 config_option = click.option(
     "--config",
@@ -15,7 +19,7 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     default=DEFAULT_PATH,
     show_default=True,
-    envvar="EFFECTD_CONFIG",
+    envvar=CONFIG_VARIABLE,
     show_envvar=True,
     metavar="FILE",
     help="The configuration; state and sockets are found through it.",

@@ -19,9 +19,11 @@ import click
 import httpx2
 
 from driver.cli.failures import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE
+from driver.cli.plain import plain
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 30.0
+SOON_S: Final = 5
 WAIT_S: Final = 30
 """How long one request waits for a receipt, before it is asked again."""
 
@@ -101,11 +103,18 @@ class PlaneClient:
         return self._answer("POST", "/v1/commands", json=command)
 
     def receipt_of(self, command_id: str) -> Reply:
-        """Wait, as long as it takes, until the command has its receipt; return all that is known of it."""
-        while True:
-            view = self.get(f"/v1/commands/{command_id}", {"wait": WAIT_S})
-            if view["receipt_kind"] is not None:
-                return view
+        """Wait, as long as it takes, until the command has its receipt; return all that is known of it.
+
+        Whoever waits for long is told once, on standard error, where to look.
+        """
+        path = f"/v1/commands/{command_id}"
+        view = self.get(path, {"wait": SOON_S})
+        if view["receipt_kind"] is None:
+            text = f"{command_id} is {view['state']}, and waits for its receipt, perhaps for an approval"
+            click.echo(plain(f"{text}: see 'effectd show {command_id}' where its daemon runs"), err=True)
+        while view["receipt_kind"] is None:
+            view = self.get(path, {"wait": WAIT_S})
+        return view
 
     def _answer(self, method: str, path: str, **request: Any) -> Reply:  # noqa: ANN401 - as httpx2 takes them
         try:

@@ -38,7 +38,7 @@ def retry(ctx: click.Context, config_file: Path, wanted: str, *, as_json: bool, 
     """
     with doors.operator(config_file) as client:
         given = give(client, operation_of(client, wanted), "retry")
-        result = None if no_wait else receipt(client, given)
+        result = None if no_wait else receipt(client, given, doors.flags(config_file))
     if as_json:
         _write(given, result)
     elif result is None:
@@ -85,7 +85,7 @@ def compensate(
             given: CommandGiven | RunCommandGiven = _give_run(client, run_id)
         else:
             given = give(client, operation_of(client, wanted or ""), "compensate")
-        result = None if no_wait else receipt(client, given)
+        result = None if no_wait else receipt(client, given, doors.flags(config_file))
     if as_json:
         _write(given, result)
     elif result is None:

@@ -157,9 +157,10 @@ def _decided(request: Approval) -> str:
 
 
 def _started(attempt: Attempt) -> str:
+    carried = "" if attempt.key_carrier == "none" else f" carried by {attempt.key_carrier}"
     return (
         f"attempt {attempt.attempt}: intent recorded (event {attempt.started_seq}), "
-        f"key {attempt.idempotency_key} carried by {attempt.key_carrier}, "
+        f"key {attempt.idempotency_key}{carried}, "
         f"deadline {words.moment(attempt.deadline_at)}"
     )
 

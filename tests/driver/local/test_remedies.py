@@ -1,15 +1,20 @@
 """A person retries and compensates: over the operator's socket, answered at once, done when it is done."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
+from click.testing import Result
 
+from driver.cli.errands import concerns
+from driver.cli.replies import CommandGiven, Event, RunCommandGiven
 from driver.core.attempts import Answered
 from driver.core.contracts import Compensation, Contract
 from driver.core.templates import Template
 from store.lifecycle import Effect
-from store.records import JsonObject
+from store.records import COMPENSATION_PREFIX, JsonObject
 from tests.driver.engine.rig import Rig, ScriptedProvider, call
 from tests.driver.engine.test_retrying import GONE, receipt, say
 from tests.driver.local.test_decisions import effectd
@@ -144,3 +149,48 @@ async def test_a_retry_that_fails_again_says_so(tmp_path: Path) -> None:
         again = await effectd(tmp_path, "retry", operation_id)
     assert (again.exit_code, f"Unknown: {operation_id}, attempt 2" in again.stdout) == (1, True), again.output
     assert f"effectd show {operation_id}" in again.stdout
+
+
+async def test_whoever_waits_for_a_person_is_told(tmp_path: Path) -> None:
+    """A retry that needs an approval does not hang in silence: what decides it is said."""
+    contract = replace(PLAIN, approval="required")
+    async with serving(tmp_path, ScriptedProvider(answers=[GONE]), contract) as (rig, served):
+        await rig.intake.deliver([call()])
+        await rig.reaches("operation.approval_requested")
+        forward = await effectd(tmp_path, "approve", "cmd-1")
+        operation_id = (await rig.settled()).operation_id
+        await say(rig, Effect.NONE)
+        told: list[Result] = []
+
+        async def ask() -> None:
+            told.append(await effectd(tmp_path, "retry", operation_id))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await rig.reaches("operation.approval_requested", count=2)
+            status, _ = await post(served, f"operations/{operation_id}/approve")
+    assert (forward.exit_code, status) == (0, 202), forward.output
+    assert told[0].exit_code == 0, told[0].output
+    assert f"effectd approve {operation_id} --config" in told[0].stderr
+
+
+def test_what_is_about_a_compensation_is_told_apart() -> None:
+    """By the id of its command, of an operation and of a run."""
+    asked = Event.model_validate(
+        {
+            "journal_id": "4f0c" * 8,
+            "seq": 1,
+            "kind": "operation.approval_requested",
+            "at": "2026-11-29T10:40:18Z",
+            "run_id": "run-1",
+            "command_id": f"{COMPENSATION_PREFIX}{NOBODY}",
+            "operation_id": "op_1",
+            "terminal": False,
+            "best_effort": False,
+            "data": {},
+        }
+    )
+    assert concerns(asked, CommandGiven(command_id="local:1", operation_id=NOBODY))
+    assert not concerns(asked, CommandGiven(command_id="local:1", operation_id="op_2"))
+    assert concerns(asked, RunCommandGiven(command_id="local:1", run_id="run-1"))
+    assert not concerns(asked, RunCommandGiven(command_id="local:1", run_id="run-2"))
