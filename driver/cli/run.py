@@ -7,6 +7,10 @@ from pathlib import Path
 
 import click
 
+from driver.cli import slim  # noqa: F401 # pyright: ignore[reportUnusedImport] - before everything else
+
+# isort: split
+
 from driver import daemon
 from driver.cli.failures import Misconfigured
 from driver.cli.options import config_option
