@@ -319,6 +319,7 @@ class Run(Reply):
 class Event(Reply):
     """One line of `GET /v1/events`."""
 
+    journal_id: str
     seq: int
     kind: str
     at: datetime

@@ -9,17 +9,17 @@ rollback, another state folder) has a history of its own, which is shown from it
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import click
 
 from driver.cli import doors, views
-from driver.cli.client import LocalClient, Stopping, Unreachable
+from driver.cli.client import LocalClient, Refused, Stopping, Unreachable
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show
 from driver.cli.replies import Event, Status
+from driver.local.errors import Code
 
 LAST: Final = 100
 """Events shown where nothing says from where."""
@@ -42,7 +42,8 @@ AWAY: Final = (Unreachable, Stopping)
 def tail(config_file: Path, *, as_json: bool, follow: bool, after: int | None) -> None:
     """Show the journal's events, one line each; with --json, one JSON object each, as they go over the wire.
 
-    Ctrl-C ends --follow, with exit code 0.
+    A SEQ counts in the journal's present history, which begins anew with an accepted rollback and a restored
+    backup. Ctrl-C ends --follow, with exit code 0.
     """
     with doors.inspect(config_file) as client:
         reader = _Reader(client, as_json=as_json)
@@ -56,6 +57,17 @@ def tail(config_file: Path, *, as_json: bool, follow: bool, after: int | None) -
             return
 
 
+class NotInThisHistory(click.ClickException):
+    """The journal has not got that far: the cursor is of another history, or a mistake."""
+
+    def __init__(self, after: int, status: Status) -> None:
+        super().__init__(
+            f"There is no event {after}: this journal's history ({status.journal_id}) goes up to "
+            f"{status.last_seq}. If the number is from before a rollback or a restored backup, begin with "
+            "--after 0."
+        )
+
+
 class _Reader:
     """Writes events, and knows up to where it has."""
 
@@ -63,31 +75,38 @@ class _Reader:
         self._client = client
         self._as_json = as_json
         self._cursor = 0
-        self._journal_id: str | None = None
+        self._journal_id = ""
 
     def begin(self, after: int | None) -> None:
         """Begin behind `after`, or `LAST` events from the end."""
         status = self._client.read(Status, "/v1/status")
         self._journal_id = status.journal_id
+        if after is not None and after > status.last_seq:
+            raise NotInThisHistory(after, status)
         self._cursor = max(0, status.last_seq - LAST) if after is None else after
 
     def read(self, *, follow: bool) -> None:
         """Write events until the stream ends. Raises `Unreachable` when it breaks."""
-        for text in self._client.lines(
-            "GET", "/v1/events", {"after": self._cursor, "follow": follow}, patient=follow
-        ):
+        cursor = {"after": self._cursor, "follow": follow, "journal_id": self._journal_id}
+        for text in self._client.lines("GET", "/v1/events", cursor, patient=follow):
             event = self._client.parse(Event, text)
             if self._as_json:
                 click.echo(text)
             else:
                 show([views.event_line(event)])
-            self._cursor = event.seq
+            # another history may begin in the middle of a stream
+            self._journal_id, self._cursor = event.journal_id, event.seq
 
     def follow(self) -> None:
         """Write events for ever: a stream that ends, or breaks, is taken up again behind the last one."""
         while True:
-            with suppress(*AWAY):  # said below, whether it broke or ended
+            try:
                 self.read(follow=True)
+            except AWAY:
+                pass  # said below, whether it broke or ended
+            except Refused as refused:
+                if refused.problem.code != Code.HISTORY_CHANGED:
+                    raise
             self._wait_for_daemon()
 
     def _wait_for_daemon(self) -> None:

@@ -137,6 +137,7 @@ class Code(StrEnum):
     DRAINING = "draining"
     NO_ROOM = "no_room"
     CONTENT_ERASED = "content_erased"
+    HISTORY_CHANGED = "history_changed"
     FILE_EXISTS = "file_exists"
     FILE_UNWRITABLE = "file_unwritable"
     BUSY = "busy"

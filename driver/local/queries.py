@@ -63,6 +63,7 @@ Reason = Annotated[str, BeforeValidator(_reason), WithJsonSchema({"enum": [*REAS
 Id = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:-]+$")]
 """Ids as the protocol has them (docs/protocol.md, section 4)."""
 ToolText = Annotated[str, Field(min_length=1, max_length=512)]
+JournalIdText = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 CursorText = Annotated[str, Field(min_length=1, max_length=64)]
 
 
@@ -95,9 +96,13 @@ class OperationsQuery(PageQuery):
 
 
 class EventsQuery(Query):
-    """`GET /v1/events`: everything after the event `after`, and with `follow` what is yet to come."""
+    """`GET /v1/events`: everything after the event `after`, and with `follow` what is yet to come.
+
+    `journal_id` names the history that `after` counts in.
+    """
 
     after: Seq = 0
+    journal_id: JournalIdText | None = None
     follow: Flag = False
 
 

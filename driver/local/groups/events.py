@@ -11,25 +11,35 @@ from starlette.responses import Response
 
 from driver.local import shapes
 from driver.local.endpoints import read
+from driver.local.errors import Code, Problem
 from driver.local.follower import Follower
-from driver.local.queries import EventsQuery
+from driver.local.queries import SEQ_MAX, EventsQuery
 from driver.local.service import Service
 from driver.local.streams import NDJSON, Emit, LineStream
-from store.records import StoredEvent
+from store.records import JournalId, StoredEvent
 from store.view import View
 
 
 async def _events(service: Service, _request: Request, query: EventsQuery) -> Response:
     """The journal's events from a cursor on, a line of JSON each, as far as it goes or as it grows."""
+    present, base, last = await service.read(lambda view: (view.journal_id, view.base, view.last_seq))
+    if query.journal_id not in (None, present):
+        raise Problem(Code.HISTORY_CHANGED, _advice(present, last - base))
+    # the file counts on where another history begins: so the stream goes on there, too
+    after = min(base + query.after, SEQ_MAX)
     if query.follow:
-        return LineStream(service, partial(_follow, service, query.after))
-    base, last = await service.read(lambda view: (view.base, view.last_seq))
-    return LineStream(service, partial(_until, service, base + query.after, last))
+        return LineStream(service, partial(_follow, service, after))
+    return LineStream(service, partial(_until, service, after, last))
+
+
+def _advice(present: JournalId, last: int) -> str:
+    return (
+        f"another history of this journal has begun: it is {present} now, up to event {last}; "
+        "begin at its beginning, with its journal_id and after=0"
+    )
 
 
 async def _follow(service: Service, after: int, emit: Emit) -> None:
-    # the file counts on where another history begins: so the stream goes on there, too
-    after += await service.read(lambda view: view.base)
     with Follower(service, after) as follower:
         while True:
             await emit(shapes.ndjson(await follower.next_events()))
@@ -51,4 +61,6 @@ async def _until(service: Service, after: int, last: int, emit: Emit) -> None:
         after = events[-1].seq
 
 
-ENDPOINTS: Final = (read("/v1/events", _events, query=EventsQuery, answer=NDJSON),)
+ENDPOINTS: Final = (
+    read("/v1/events", _events, query=EventsQuery, answer=NDJSON, problems=(Code.HISTORY_CHANGED,)),
+)

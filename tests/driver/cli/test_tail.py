@@ -14,6 +14,8 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
 from driver.cli.tail import LAST
+from store.records import JournalId
+from store.rollback import accept_rollback
 from tests.driver.cli.test_reads import EFFECTD, desk_in, write_config
 from tests.driver.local.world import served
 
@@ -117,6 +119,26 @@ async def test_another_journal_is_shown_from_its_beginning(tmp_path: Path) -> No
         async with served(tmp_path) as world:
             await world.chatter(2)
             assert await lines.seqs(2) == [1, 2]
+
+
+async def test_following_goes_on_into_another_history(tmp_path: Path) -> None:
+    """What begins in mid-stream is shown once, after a restart, too; an old cursor is refused."""
+    config = write_config(tmp_path)
+    async with AsyncExitStack() as stack:
+        async with desk_in(tmp_path) as desk:
+            await desk.world.chatter(5)
+            _, lines = await stack.enter_async_context(tailing(config, "--json"))
+            assert await lines.seqs(5) == [1, 2, 3, 4, 5]
+            await desk.world.journal.transact(
+                lambda tx: accept_rollback(tx, JournalId("e" * 32), reason="restored_backup", actor="plane")
+            )
+            assert await lines.seqs(1) == [1]
+            refused = await desk.effectd("tail", "--after", "5")
+            assert refused.exit_code == 1
+            assert "--after 0" in refused.stderr
+        async with served(tmp_path) as world:
+            await world.chatter(2)
+            assert await lines.seqs(2) == [2, 3]
 
 
 async def test_a_reader_that_goes_away_ends_it_quietly(tmp_path: Path) -> None:

@@ -384,6 +384,7 @@ def test_an_event_is_one_line() -> None:
     """What it is about, and the facts that fit."""
     event = Event.model_validate(
         {
+            "journal_id": "e" * 32,
             "seq": 14,
             "kind": "operation.unknown",
             "at": "2026-11-29T10:40:19.000001Z",

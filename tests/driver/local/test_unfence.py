@@ -100,6 +100,13 @@ async def test_a_rollback_must_be_accepted(tmp_path: Path) -> None:
         assert len(listed["items"]) == 1
         assert [json.loads(line)["seq"] for line in streamed] == [2, 3]
         async with world.client() as client:
+            of_this = await client.get(f"/v1/events?after=1&journal_id={new}")
+            of_old = await client.get(f"/v1/events?after=1&journal_id={old}&follow=true")
+        assert of_this.text.splitlines() == streamed
+        assert (of_old.status_code, of_old.json()["code"]) == (409, "history_changed")
+        assert new in of_old.json()["detail"]
+        assert "after=0" in of_old.json()["detail"]
+        async with world.client() as client:
             path = f"/v1/operations/{listed['items'][0]['operation_id']}"
             story = (await client.get(path)).json()
             command = (await client.get("/v1/commands/cmd-1")).json()
