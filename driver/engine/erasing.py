@@ -7,7 +7,6 @@ from driver.core.commands import AnnotateData, ApproveData, CommandData, Invalid
 from store.events import CommandCompleted
 from store.records import JsonObject, RunId
 from store.transaction import Transaction
-from store.view import View
 
 
 def record_erasure(tx: Transaction, run_id: RunId) -> CommandCompleted:
@@ -22,8 +21,10 @@ def record_erasure(tx: Transaction, run_id: RunId) -> CommandCompleted:
     return CommandCompleted(result={"run_id": run_id, "erased": found.erased, "kept": kept})
 
 
-def leaves_nothing(view: View, data: CommandData | InvalidData) -> bool:
-    """Whether a command only says something about an operation that was erased: its data is not kept."""
-    if not isinstance(data, ReconcileData | AnnotateData | ApproveData):
-        return False
-    return view.is_erased(data.operation_id)
+def leaves_nothing(data: CommandData | InvalidData) -> bool:
+    """Whether a command only says something about an operation: its data is not kept.
+
+    What it says stands in the operation's own event, and is erased with that: the command may be of another
+    run, and nobody would find it there.
+    """
+    return isinstance(data, ReconcileData | AnnotateData | ApproveData)

@@ -231,7 +231,7 @@ class Intake:
                 resumes=data.resumes or None,
                 parent_operation_id=data.parent_operation_id,
             )
-        payload = None if leaves_nothing(tx, data) else dumps_compact(offer.raw).encode()
+        payload = None if leaves_nothing(data) else dumps_compact(offer.raw).encode()
         tx.append(self._draft(offer, origin, accepted, payload=payload))
         tx.note_delivery(offer.command_id, "accepted")
         return expires_at

@@ -73,6 +73,30 @@ async def test_an_erased_command_is_retired(tmp_path: Path) -> None:
         assert len(provider.executed) == 1
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_what_another_run_said_is_not_kept(tmp_path: Path, *, recorded: bool) -> None:
+    """A desk's verdicts are commands of a run of its own: their notes go with what they are about."""
+    provider = ScriptedProvider(fails=RuntimeError("lost"))
+    async with engine(tmp_path, provider) as rig:
+        await rig.intake.deliver([call()])
+        found = await rig.settled()
+        said = {"operation_id": found.operation_id, "effect": "none", "actor": "ann"}
+        for number, note in enumerate((WORD, "no") if recorded else ("no", WORD)):
+            frame = CommandFrame(
+                command_id=CommandId(f"verdict-{number}"),
+                run_id=RunId("desk"),
+                kind="operation.reconcile",
+                data={**said, "note": note},
+            )
+            await rig.intake.deliver([frame])
+        refused = await receipt(rig, "verdict-1")
+        assert (refused["kind"], refused["data"]["code"]) == ("command.failed", "already_settled")
+        await acknowledge(rig)
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        assert (await receipt(rig, "erase-1"))["data"]["result"]["erased"] == 1
+    assert not held(tmp_path)
+
+
 async def test_what_is_said_later_is_not_kept(tmp_path: Path) -> None:
     """A verdict moves the effect; its note, and the host's reference, leave nothing in any file."""
     provider = ScriptedProvider()
