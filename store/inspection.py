@@ -229,10 +229,14 @@ def check_tail(connection: sqlite3.Connection, head: Head, path: Path) -> None:
         raise JournalDamaged(path, "the hash chain does not lead to its end")
 
 
+_GAPS_SINCE: Final = 4
+"""Versions of the schema before this pruned nothing, and have no such table."""
+
+
 def _link_after_gap(connection: sqlite3.Connection, expected: int, seq: int) -> Chain | None:
     """Return the chain before event `seq`, where all from `expected` on were pruned; else None."""
-    if schema.version(connection) < schema.VERSION:
-        return None  # older versions pruned nothing, and have no such table
+    if schema.version(connection) < _GAPS_SINCE:
+        return None
     gap = connection.execute(STATEMENTS["gap_before"], (seq - 1,)).fetchone()
     return Chain(gap[2]) if gap is not None and gap[0] <= expected else None
 

@@ -5,7 +5,7 @@ Part of `store`, pure: imports `store.events`, its lifecycle and records.
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from store.events import BY_KIND, EVENT_TYPES, EventData
@@ -35,6 +35,24 @@ _TUPLES: Final[Mapping[str, frozenset[str]]] = {
 """The fields of each kind that are tuples: JSON knows lists only."""
 
 
+_CAREFUL: Final[Mapping[str, object]] = {"effect": "unknown", "error_means": "unsettled", "idempotent": False}
+"""What a field is read as where an earlier version of its event had none, and None will not do."""
+
+
+def _absent(event: type[EventData]) -> dict[str, object]:
+    hints = get_type_hints(event)
+    required = (item.name for item in fields(event) if item.default is MISSING)
+    return {
+        name: _CAREFUL.get(name)
+        for name in required
+        if name in _CAREFUL or type(None) in get_args(hints[name])
+    }
+
+
+_ABSENT: Final[Mapping[str, Mapping[str, object]]] = {event.KIND: _absent(event) for event in EVENT_TYPES}
+"""What each kind's fields are read as where they are missing: the least that can be said."""
+
+
 def as_json(data: EventData) -> dict[str, Any]:
     """Return the wire form of `data`: its fields in order, without the optional ones that are None."""
     return {
@@ -45,13 +63,14 @@ def as_json(data: EventData) -> dict[str, Any]:
 
 
 def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
-    """Return the event whose wire form `as_json` gave.
+    """Return the event whose wire form `as_json` gave, in this version or an earlier one.
 
-    Raises ValueError for what no version of it ever was.
+    What an earlier version did not record reads as unknown. Raises ValueError for what was never such an
+    event.
     """
     try:
         event = BY_KIND[kind]
-        values = dict(data)
+        values = {**_ABSENT[kind], **data}
         for name in _TUPLES[kind]:
             if (value := values.get(name)) is not None:
                 values[name] = tuple(value)
