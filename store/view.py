@@ -7,13 +7,14 @@ here awaits; all SQL stands in `store/sql/`.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from store.delegation import Delegation, delegation
 from store.erasure import is_erased
 from store.head import Ledger
-from store.lifecycle import Effect, Judgement, Source, Standing, State, guards
+from store.lifecycle import State
 from store.plans import plan
 from store.records import (
     AttemptRecord,
@@ -32,7 +33,6 @@ from store.records import (
     OperationId,
     OperationRecord,
     Page,
-    PrunedTwin,
     RunId,
     RunRecord,
     StoredData,
@@ -42,9 +42,12 @@ from store.records import (
     TriageRecord,
     Twin,
 )
+from store.rows import attempt_row, event_row, evidence_row, run_row, tombstone_row
 from store.tables import Row, command_row, find_command, find_operation, operation_row
+from store.twins import twins
 
-TWINS_MAX: Final = 64
+T = TypeVar("T")
+
 RESUMED_MAX: Final = 64
 """Runs that one run resumes, transitively: a chain of recoveries longer than this is a loop of somebody's."""
 ATTEMPTS_MAX: Final = 512
@@ -161,18 +164,7 @@ class View:
     def tombstone(self, command_id: CommandId) -> Tombstone | None:
         """Return what is left of a command that was pruned; None where it was not, or that is over too."""
         row = self.ledger.execute("tombstone", (command_id,)).fetchone()
-        if row is None:
-            return None
-        command_id, run_id, kind, seq, content_digest, operation_id, effect = row
-        return Tombstone(
-            command_id=command_id,
-            run_id=run_id,
-            kind=kind,
-            seq=seq,
-            content_digest=content_digest,
-            operation_id=operation_id,
-            effect=None if effect is None else Effect(effect),
-        )
+        return None if row is None else tombstone_row(row)
 
     def command_payload(self, command_id: CommandId) -> bytes | None:
         """Return the command's `data` as JSON; None where it is unknown, was never kept, or was erased."""
@@ -219,23 +211,12 @@ class View:
     def attempts(self, operation_id: OperationId) -> tuple[AttemptRecord, ...]:
         """Return the operation's attempts in order."""
         rows = self.ledger.execute("attempts", (operation_id, ATTEMPTS_MAX))
-        return tuple(_attempt(operation_id, row) for row in rows)
+        return tuple(attempt_row(operation_id, row) for row in rows)
 
     def evidence(self, operation_id: OperationId) -> tuple[EvidenceRecord, ...]:
         """Return what was learned about the operation, in the order in which it was."""
         rows = self.ledger.execute("evidence", (operation_id, EVIDENCE_MAX))
-        return tuple(
-            EvidenceRecord(
-                operation_id=operation_id,
-                attempt=attempt,
-                seq=seq,
-                at=at,
-                effect=Effect(effect),
-                source=Source(source),
-                actor=actor,
-            )
-            for attempt, seq, at, effect, source, actor in rows
-        )
+        return tuple(evidence_row(operation_id, row) for row in rows)
 
     def delegation(self, operation_id: OperationId) -> Delegation | None:
         """Return what the runs that serve the operation have done so far; None where there is none."""
@@ -262,26 +243,17 @@ class View:
         return self._payload(operation.result_seq) or self._result_of_event(operation.result_seq)
 
     def twins(self, runs: Sequence[RunId], *args_digests: Digest) -> tuple[Twin, ...]:
-        """Return the writes with these arguments in these runs, at most `TWINS_MAX`, pruned ones included.
+        """Return the writes with these arguments in these runs, a bounded number, pruned ones included.
 
         The same arguments may have two digests: a plain one and one under the key. Those that guard come
         first, and those that were pruned last; each part is newest first.
         """
-        guarding = self._alike("twins_guarding", runs, args_digests)
-        others = self._alike("twins_alike", runs, args_digests)
-        pruned = [
-            _pruned_twin(row)
-            for run_id in dict.fromkeys(runs)
-            for args_digest in dict.fromkeys(args_digests)
-            for row in self.ledger.execute("tombstones_alike", (run_id, args_digest, TWINS_MAX))
-        ]
-        twins: list[Twin] = [*guarding, *others, *pruned]
-        return tuple(sorted(twins, key=lambda twin: not twin.guards)[:TWINS_MAX])
+        return twins(self.ledger, runs, args_digests)
 
     def open_operations(self, after_seq: int, limit: int) -> tuple[OperationRecord, ...]:
         """Return the operations that have not ended, by the seq of their acceptance."""
         rows = self.ledger.execute("open_operations", (after_seq, _bounded(limit)))
-        return tuple(operation_row(row).record for row in rows)
+        return tuple(map(_record, rows))
 
     def operations(self, wanted: OperationFilter, before: int | None, limit: int) -> Page[OperationRecord]:
         """Return a page of operations, newest first.
@@ -295,17 +267,16 @@ class View:
         parameters["floor"] = 0 if floor is None else floor[0] - 1
         count = _bounded(limit)
         rows = self.ledger.execute(f"page_{path}", {**parameters, "limit": count + 1}).fetchall()
-        items = tuple(operation_row(row).record for row in rows[:count])
-        if len(rows) > count:
-            return Page(items=items, next=rows[count - 1][0])
-        return Page(items=items, next=None if floor is None or floor[0] == 1 else floor[0])
+        page = _page(rows, count, _record)
+        if page.next is None and floor is not None and floor[0] > 1:
+            return replace(page, next=floor[0])
+        return page
 
     def operations_after(self, after: int, limit: int) -> Page[OperationRecord]:
         """Return a page of all operations, oldest first. `after` is the `next` of the page before, or 0."""
         count = _bounded(limit)
         rows = self.ledger.execute("operations_after", (after, count + 1)).fetchall()
-        items = tuple(operation_row(row).record for row in rows[:count])
-        return Page(items=items, next=rows[count - 1][0] if len(rows) > count else None)
+        return _page(rows, count, _record)
 
     def counts(self) -> Mapping[State, int]:
         """Return how many operations are in each state. Costs nothing."""
@@ -321,14 +292,13 @@ class View:
     def run(self, run_id: RunId) -> RunRecord | None:
         """Return the run; None where no event names it."""
         row = self.ledger.execute("run", (run_id,)).fetchone()
-        return None if row is None else _run(row)
+        return None if row is None else run_row(row)
 
     def runs(self, before: int | None, limit: int) -> Page[RunRecord]:
         """Return a page of runs, the one that began last first."""
         count = _bounded(limit)
         rows = self.ledger.execute("runs_before", (_EVER if before is None else before, count + 1)).fetchall()
-        items = tuple(_run(row) for row in rows[:count])
-        return Page(items=items, next=rows[count - 1][0] if len(rows) > count else None)
+        return _page(rows, count, run_row)
 
     def resumed(self, run_id: RunId) -> tuple[RunId, ...]:
         """Return the runs that this one resumes, directly or through others, at most `RESUMED_MAX`."""
@@ -345,19 +315,18 @@ class View:
         """
         count = _bounded(limit)
         rows = self.ledger.execute("unsettled_runs", (after, count + 1)).fetchall()
-        items = tuple(_run(row) for row in rows[:count])
-        return Page(items=items, next=rows[count - 1][0] if len(rows) > count else None)
+        return _page(rows, count, run_row)
 
     def unsettled_of_run(self, run_id: RunId, limit: int) -> tuple[OperationRecord, ...]:
         """Return the unsettled operations of a run, oldest first."""
         rows = self.ledger.execute("unsettled_of_run", (run_id, _bounded(limit)))
-        return tuple(operation_row(row).record for row in rows)
+        return tuple(map(_record, rows))
 
     def settled_of_run(self, run_id: RunId, limit: int) -> tuple[OperationRecord, ...]:
         """Return the newest settled operations of a run, newest first; the newest `WINDOW` are looked at."""
         wanted: dict[str, object] = {"run_id": run_id, "window": WINDOW - 1, "limit": _bounded(limit)}
         rows = self.ledger.execute("settled_of_run", wanted)
-        return tuple(operation_row(row).record for row in rows)
+        return tuple(map(_record, rows))
 
     def has_open_operations(self, run_id: RunId) -> bool:
         """Whether anything in the run has not ended: it runs, or waits for its turn or for an approval."""
@@ -389,7 +358,7 @@ class View:
     def event(self, seq: int) -> StoredEvent | None:
         """Return one event; None where it does not exist or was pruned."""
         row = self.ledger.execute("event", (seq,)).fetchone()
-        return None if row is None else _event(row)
+        return None if row is None else event_row(row)
 
     def is_erased(self, operation_id: OperationId) -> bool:
         """Whether the operation's content was erased: what comes later leaves no content either."""
@@ -455,21 +424,10 @@ class View:
         result = json.loads(row[0])["data"].get("result")
         return None if result is None else json.dumps(result, separators=(",", ":")).encode("ascii")
 
-    def _alike(
-        self, statement: str, runs: Sequence[RunId], args_digests: Sequence[Digest]
-    ) -> list[OperationRecord]:
-        found = [
-            operation_row(row)
-            for run_id in dict.fromkeys(runs)
-            for args_digest in dict.fromkeys(args_digests)
-            for row in self.ledger.execute(statement, (run_id, args_digest, TWINS_MAX))
-        ]
-        return [row.record for row in sorted(found, key=lambda row: row.id, reverse=True)]
-
     def _events(self, after_seq: int, limit: int, bytes_max: int) -> Iterator[StoredEvent]:
         size = 0
         for row in self.ledger.execute("events_after", (after_seq, limit)):
-            event = _event(row)
+            event = event_row(row)
             length = len(event.body or b"")
             if size and size + length > bytes_max:
                 return
@@ -477,71 +435,14 @@ class View:
             yield event
 
 
-def _pruned_twin(row: Row) -> PrunedTwin:
-    operation_id, state, effect, effect_by = row
-    judgement = Judgement(Effect(effect), None if effect_by is None else Source(effect_by))
-    # what is listed as unsettled is never pruned, so how errors were meant makes no difference any more
-    standing = Standing(write=True, state=State(state), judgement=judgement)
-    return PrunedTwin(
-        operation_id=operation_id,
-        state=standing.state,
-        effect=judgement.effect,
-        effect_by=judgement.by,
-        guards=guards(standing),
-    )
-
-
 def _bounded(limit: int) -> int:
     return max(1, min(limit, PAGE_MAX))
 
 
-def _attempt(operation_id: OperationId, row: Row) -> AttemptRecord:
-    (
-        attempt, idempotency_key, key_carrier, idempotent, dedupe_horizon_s, started_seq, started_at,
-        deadline_at, phase, outcome, reason, ended_at, duration_ms,
-    ) = row  # fmt: skip
-    return AttemptRecord(
-        operation_id=operation_id,
-        attempt=attempt,
-        idempotency_key=idempotency_key,
-        key_carrier=key_carrier,
-        idempotent=bool(idempotent),
-        dedupe_horizon_s=dedupe_horizon_s,
-        started_seq=started_seq,
-        started_at=started_at,
-        deadline_at=deadline_at,
-        phase=phase,
-        outcome=outcome,
-        reason=reason,
-        ended_at=ended_at,
-        duration_ms=duration_ms,
-    )
+def _page(rows: Sequence[Row], count: int, item: Callable[[Row], T]) -> Page[T]:
+    """Return the first `count` rows as a page, whose `next` is the place of its last where there are more."""
+    return Page(items=tuple(map(item, rows[:count])), next=rows[count - 1][0] if len(rows) > count else None)
 
 
-def _run(row: Row) -> RunRecord:
-    _, run_id, ended, outcome, operations, unsettled, first_at, last_at = row
-    return RunRecord(
-        run_id=run_id,
-        ended=bool(ended),
-        outcome=outcome,
-        operations=operations,
-        unsettled=unsettled,
-        first_at=first_at,
-        last_at=last_at,
-    )
-
-
-def _event(row: Row) -> StoredEvent:
-    seq, kind, at, run_id, command_id, operation_id, terminal, digest, chain, body = row
-    return StoredEvent(
-        seq=seq,
-        kind=kind,
-        at=at,
-        run_id=run_id,
-        command_id=command_id,
-        operation_id=operation_id,
-        terminal=bool(terminal),
-        digest=digest,
-        chain=chain,
-        body=body,
-    )
+def _record(row: Row) -> OperationRecord:
+    return operation_row(row).record

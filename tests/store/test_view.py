@@ -10,7 +10,8 @@ import store.view as view_module
 from store.journal import Journal
 from store.lifecycle import Effect, State
 from store.records import Digest, OperationFilter, OperationId, OperationRecord, Page, RunId, timestamp
-from store.view import PAGE_MAX, TWINS_MAX, View
+from store.twins import TWINS_MAX
+from store.view import PAGE_MAX, View
 from tests.store.conftest import Clock, Open
 from tests.store.drafts import (
     ALIKE,

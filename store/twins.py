@@ -1,0 +1,43 @@
+"""Equal writes: of the same tool with the same arguments, in the same runs; whoever resends looks like them.
+
+Part of `store`; imports its own modules. Definition: docs/protocol.md, look-alikes.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from store.head import Ledger
+from store.records import Digest, OperationRecord, RunId, Twin
+from store.rows import pruned_twin_row
+from store.tables import operation_row
+
+TWINS_MAX: Final = 64
+
+
+def twins(ledger: Ledger, runs: Sequence[RunId], args_digests: Sequence[Digest]) -> tuple[Twin, ...]:
+    """Return the writes with one of these digests in these runs, at most `TWINS_MAX`.
+
+    Those that guard come first, and those that were pruned last; each part is newest first.
+    """
+    guarding = _alike(ledger, "twins_guarding", runs, args_digests)
+    others = _alike(ledger, "twins_alike", runs, args_digests)
+    pruned = [
+        pruned_twin_row(row)
+        for run_id in dict.fromkeys(runs)
+        for args_digest in dict.fromkeys(args_digests)
+        for row in ledger.execute("tombstones_alike", (run_id, args_digest, TWINS_MAX))
+    ]
+    found: list[Twin] = [*guarding, *others, *pruned]
+    return tuple(sorted(found, key=lambda twin: not twin.guards)[:TWINS_MAX])
+
+
+def _alike(
+    ledger: Ledger, statement: str, runs: Sequence[RunId], args_digests: Sequence[Digest]
+) -> list[OperationRecord]:
+    found = [
+        operation_row(row)
+        for run_id in dict.fromkeys(runs)
+        for args_digest in dict.fromkeys(args_digests)
+        for row in ledger.execute(statement, (run_id, args_digest, TWINS_MAX))
+    ]
+    return [row.record for row in sorted(found, key=lambda row: row.id, reverse=True)]
