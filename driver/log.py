@@ -31,6 +31,10 @@ TEXT_CHARS_MAX: Final = 2_000
 LINE_CHARS_MAX: Final = 16_000
 """A longer line, of very many or of nested values, shows its event alone."""
 DROPPED: Final = "log_lines_dropped"
+HEAD: Final = ("timestamp", "level", "event")
+"""What a line for a person begins with."""
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, default=str)
 
 _Event = MutableMapping[str, Any]
 _Render = Callable[[_Event], str]
@@ -100,7 +104,7 @@ def unhindered(level: str, log_format: LogFormat, stream: TextIO | None = None) 
     written = stream or sys.stderr
     render = _renderer(log_format, written)
     outlet = Outlet(written.fileno(), lambda count: render(_dropped(count)))
-    _configure(level, render, outlet)
+    _configure(level, render, outlet, lasting=True)
     try:
         yield outlet
     finally:
@@ -117,7 +121,8 @@ def about_no_call() -> None:
     structlog.contextvars.unbind_contextvars("operation_id", "run_id", "attempt")
 
 
-def _configure(level: str, render: _Render, lines: Lines) -> None:
+def _configure(level: str, render: _Render, lines: Lines, *, lasting: bool = False) -> None:
+    """`lasting`: nobody sets up another log in this process, so that loggers need not look each time."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -128,7 +133,7 @@ def _configure(level: str, render: _Render, lines: Lines) -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_args: lines,
-        cache_logger_on_first_use=False,
+        cache_logger_on_first_use=lasting,
     )
     logging.basicConfig(handlers=[_LibraryHandler()], level=logging.WARNING, force=True)
 
@@ -138,15 +143,18 @@ def _renderer(log_format: LogFormat, stream: TextIO) -> _Render:
     form = _console if console else _json
 
     def render(event: _Event) -> str:
-        shown = {key: _cut(value) for key, value in event.items()}
         try:
-            line = form(shown)
+            line = form(event)
+            if (
+                len(line) > TEXT_CHARS_MAX
+            ):  # rarely: to look at each value first would double the cost of a line
+                line = form({key: _cut(value) for key, value in event.items()})
             if len(line) <= LINE_CHARS_MAX:
                 return line
             why = "too long"
         except Exception as error:  # noqa: BLE001 - whatever a value does when it is shown
             why = type(error).__name__
-        known = {key: str(event.get(key, ""))[:100] for key in ("event", "level", "timestamp")}
+        known = {key: str(event.get(key, ""))[:100] for key in HEAD}
         return form({**known, "not_shown": why})
 
     return render
@@ -177,14 +185,14 @@ def _trace(_logger: object, _name: str, event: MutableMapping[str, Any]) -> Muta
 def _json(event: _Event) -> str:
     """Render one event as one line for a machine: pure ASCII, without a control character."""
     # of all control characters only DEL is none to JSON
-    return json.dumps(event, ensure_ascii=True, allow_nan=False, default=str).replace("\x7f", "\\u007f")
+    return _ENCODER.encode(event).replace("\x7f", "\\u007f")
 
 
 def _console(event: _Event) -> str:
     """Render one event as one line for a person."""
-    time, level, name = (_printable(event.pop(key, "")) for key in ("timestamp", "level", "event"))
-    head = f"{time} {level:8} {name}"
-    return " ".join([head, *(f"{_printable(key)}={_printable(value)}" for key, value in event.items())])
+    time, level, name = (_printable(event.get(key, "")) for key in HEAD)
+    values = (f"{_printable(key)}={_printable(event[key])}" for key in event if key not in HEAD)
+    return " ".join([f"{time} {level:8} {name}", *values])
 
 
 def _printable(value: object) -> str:

@@ -90,5 +90,5 @@ def _line(event: StoredEvent, name: str, members: JsonObject) -> None:
 def _members(event: StoredEvent, members: tuple[str, ...]) -> JsonObject:
     if event.body is None or len(event.body) > BODY_BYTES_MAX or not members:
         return {}
-    data: JsonObject = json.loads(event.body)["data"]
+    data: JsonObject = json.loads(event.body.decode())["data"]
     return {key: data[key] for key in members if data.get(key) is not None}
