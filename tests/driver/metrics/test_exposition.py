@@ -1,14 +1,17 @@
 """What the metrics say, read as a scraper reads them."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser
 
 from driver.core.attempts import Answered, Silence
 from driver.metrics.exposition import Metrics, Moment
+from store.events import Draft, OperationDiverged, OperationProbed
+from store.transaction import Transaction
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine, limits
 
 pytestmark = pytest.mark.anyio
@@ -40,9 +43,10 @@ async def measured(folder: Path, provider: ScriptedProvider) -> AsyncGenerator[t
 async def scrape(metrics: Metrics) -> Samples:
     """Every sample, by name and labels."""
     text = (await metrics.exposition()).decode()
+    parse: Callable[[str], Iterable[Metric]] = parser.text_string_to_metric_families  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - untyped there
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
+        for family in parse(text)
         for sample in family.samples
     }
 
@@ -110,3 +114,30 @@ async def test_plain_refusals_are_counted(tmp_path: Path) -> None:
         samples = await scrape(metrics)
     assert of(samples, "effectd_commands_put_off_total", code="draining") == 1
     assert of(samples, "effectd_link_connections_total") == 2
+
+
+async def test_incidents_are_counted_and_what_is_requeued_is_none(tmp_path: Path) -> None:
+    """A contradiction and a duplicate count once, however often their events are reported again."""
+    provider = ScriptedProvider(answer=Silence(cause="connection_lost", message="gone"))
+    async with measured(tmp_path, provider) as (rig, metrics):
+        await rig.intake.deliver([call()])
+        done = await rig.settled()
+
+        def tell(tx: Transaction) -> None:
+            for data in (
+                OperationProbed(verdict="duplicated", matches=2, detail=None),
+                OperationDiverged(evidence=(2, 3), detail="they differ"),
+            ):
+                told = tx.append(Draft(data=data, operation_id=done.operation_id))
+                tx.park(told.seq, "invalid", "")
+
+        await rig.journal.transact(tell)
+        before = await scrape(metrics)
+        await rig.local.requeue(4)
+        await rig.local.requeue(5)
+        after = await scrape(metrics)
+    assert (of(before, "effectd_dead_letters"), of(after, "effectd_dead_letters")) == (2, 0)
+    for samples in (before, after):
+        assert of(samples, "effectd_divergences_total") == 1
+        assert of(samples, "effectd_effects_duplicated_total") == 1
+        assert of(samples, "effectd_probes_total", verdict="duplicated") == 1
