@@ -5,6 +5,7 @@ here knows SQL, a clock or the network. Times are RFC 3339 text in UTC with micr
 (`2026-11-29T10:40:19.925541Z`), which sorts as text in the order of time.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -165,6 +166,14 @@ class StoredData:
     body: bytes | None
     redact: tuple[str, ...]
     """The paths that the contract withholds: nobody is shown what they lead to."""
+
+    @property
+    def arguments(self) -> "JsonObject | None":
+        """The arguments of a call, whole; None once they were erased."""
+        if self.body is None:
+            return None
+        arguments: JsonObject = json.loads(self.body)["arguments"]
+        return arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

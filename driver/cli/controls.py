@@ -4,7 +4,6 @@ Part of `driver.cli`; imports the store and the client of the local API. They ar
 one runs, and read from its file, under its lock, where none does.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -104,7 +103,7 @@ def _read(view: View, tool: str) -> Iterator[Control]:
         if view.command(compensation_id(record.operation_id)) is not None:
             continue
         data = view.command_data(record.command_id)
-        arguments = None if data is None or data.body is None else json.loads(data.body)["arguments"]
+        arguments = None if data is None else data.arguments
         yield Control(operation_id=record.operation_id, arguments=arguments, receipt=record.receipt)
         found += 1
         if found == TRIED_MAX:

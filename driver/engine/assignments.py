@@ -3,7 +3,6 @@
 Part of `driver.engine`; imports `driver.core` and `store`.
 """
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -150,7 +149,8 @@ def _load(
     view: View, record: OperationRecord, place: Waiting, terms: Terms, attempt: int
 ) -> Assignment | None:
     data = view.command_data(record.command_id)
-    if data is None or data.body is None:
+    arguments = None if data is None else data.arguments
+    if arguments is None:
         return None
     contract = terms.lookup(record.tool)
     return Assignment(
@@ -159,7 +159,7 @@ def _load(
         run_id=record.run_id,
         origin=record.origin,
         tool=record.tool,
-        arguments=json.loads(data.body)["arguments"],
+        arguments=arguments,
         args_digest=record.args_digest,
         contract=contract,
         redaction=withheld(contract, data),

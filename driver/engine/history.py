@@ -163,7 +163,7 @@ def duration_ms(view: View, record: OperationRecord, attempt: int, end: datetime
 def arguments_of(view: View, record: OperationRecord) -> JsonObject | None:
     """Return the arguments of a call; None once they were erased."""
     data = view.command_data(record.command_id)
-    return None if data is None or data.body is None else json.loads(data.body)["arguments"]
+    return None if data is None else data.arguments
 
 
 def _telling(view: View, record: OperationRecord) -> Iterator[StoredEvent]:

@@ -8,10 +8,9 @@ nobody knows which part of an output is one. A look that fails leaves nothing be
 bound of its provider.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import anyio
 import structlog
@@ -20,6 +19,7 @@ from driver.core.attempts import ToolCall
 from driver.core.contracts import ToolName
 from driver.core.reports import Redactor
 from driver.engine.assignments import Assignment
+from driver.engine.history import arguments_of
 from driver.engine.surroundings import Surroundings
 from driver.engine.withheld import redactor
 from driver.providers.observing import Observing
@@ -84,10 +84,7 @@ class Observer:
 
     async def _look_back(self, record: OperationRecord) -> None:
         def read(view: View) -> tuple[JsonObject | None, Redactor | None]:
-            data = view.command_data(record.command_id)
-            body = None if data is None else data.body
-            arguments = None if body is None else cast("JsonObject", json.loads(body)["arguments"])
-            return arguments, redactor(view, record, self._terms.lookup(record.tool))
+            return arguments_of(view, record), redactor(view, record, self._terms.lookup(record.tool))
 
         arguments, withholding = await self._journal.read(read)
         if arguments is None:

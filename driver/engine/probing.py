@@ -9,7 +9,6 @@ who knows better has said by then. The verdict speaks of the attempts that had b
 was put.
 """
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +24,7 @@ from driver.core.contracts import Probe, ToolName
 from driver.core.probes import Finding, Unclear, count, look_id, question, scope, verdict
 from driver.core.redaction import Redaction, redaction
 from driver.core.reports import Redactor
-from driver.engine.history import landed_by_now
+from driver.engine.history import arguments_of, landed_by_now
 from driver.engine.looks import Look, record_look
 from driver.engine.reports import broken
 from driver.engine.surroundings import Surroundings
@@ -33,7 +32,7 @@ from driver.engine.withheld import redactor
 from driver.providers.protocol import Provider
 from driver.providers.readoption import Readopting
 from store.lifecycle import OPEN
-from store.records import JsonObject, OperationId, OperationRecord
+from store.records import JsonObject, OperationId
 from store.view import View
 
 log = structlog.get_logger(__name__)
@@ -123,7 +122,7 @@ class Prober:
             message = f"the operation is {record.state}: what it comes to cannot be seen before it has ended"
             return NoLook(code="still_running", message=message)
         own = redactor(view, record, contract)
-        seen = scope(operation_id, _arguments(view, record), record.receipt)
+        seen = scope(operation_id, arguments_of(view, record), record.receipt)
         read = ToolName(ToolName.parse(record.tool).provider, probe.tool)
         return _Case(
             look=Look(
@@ -194,12 +193,6 @@ async def put(provider: Provider, tool: str, arguments: JsonObject, timeout_s: f
     finally:
         if isinstance(provider, Readopting):
             provider.settled(call.operation_id, call.attempt)
-
-
-def _arguments(view: View, record: OperationRecord) -> JsonObject | None:
-    """Return the arguments of the call; None once they were erased."""
-    data = view.command_data(record.command_id)
-    return None if data is None or data.body is None else json.loads(data.body)["arguments"]
 
 
 def _of_results(hidden: Redaction) -> tuple[str, ...]:

@@ -3,9 +3,7 @@
 Part of `driver.engine`; imports `driver.core`, `store` and `supervisor`.
 """
 
-import json
 from dataclasses import dataclass
-from typing import cast
 
 from driver.core.reports import Redactor
 from driver.engine.looks import probes_to_come
@@ -43,8 +41,7 @@ class Disclosing:
     def __call__(self, record: OperationRecord, data: StoredData | None) -> "Disclosed":
         """Return what may be shown of the operation. Takes time in proportion to its arguments."""
         found = withheld(self._terms.lookup(record.tool), data)
-        body = None if data is None else data.body
-        arguments = None if body is None else cast("JsonObject", json.loads(body)["arguments"])
+        arguments = None if data is None else data.arguments
         if found is None:
             return Disclosed(arguments, None)
         redactor = Redactor(redaction=found, arguments=arguments)

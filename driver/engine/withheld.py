@@ -5,8 +5,6 @@ something between two deliveries of a command, or between a call and its look-al
 and the same arguments have two digests, and both count.
 """
 
-import json
-
 from driver.core.admission import Candidate
 from driver.core.commands import ToolCallData
 from driver.core.contracts import Contract
@@ -80,5 +78,4 @@ def redactor(view: View, record: OperationRecord, contract: Contract) -> Redacto
     found = withheld(contract, data)
     if found is None:
         return None
-    body = None if data is None else data.body
-    return Redactor(redaction=found, arguments=None if body is None else json.loads(body)["arguments"])
+    return Redactor(redaction=found, arguments=None if data is None else data.arguments)

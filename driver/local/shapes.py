@@ -316,9 +316,9 @@ def _data(event: StoredEvent) -> JsonObject | None:
 
 def _arguments(data: StoredData | None, withheld: Iterable[str]) -> JsonValue:
     """What the contract withheld when the call was accepted stays withheld, whatever it says by now."""
-    if data is None or data.body is None:
+    arguments = None if data is None else data.arguments
+    if data is None or arguments is None:
         return None
-    arguments: JsonObject = json.loads(data.body)["arguments"]
     hiding = redaction((*data.redact, *withheld))
     return arguments if hiding is None else Redactor(redaction=hiding, arguments=arguments).shown_arguments()
 
