@@ -7,7 +7,8 @@ product has no switch for any of them: they reach into its modules from here.
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +26,7 @@ from driver.engine.intake import Intake
 from driver.engine.posture import Posture
 from driver.engine.running import Running
 from driver.engine.terms import Terms
+from driver.log import LogFormat, Output, configure
 from driver.providers.mcp.jsonrpc import RequestId
 from driver.providers.mcp.stdio import StdioWire
 from store.events import Draft, DriverUnfenced, OperationNotExecuted, OperationStarted
@@ -167,6 +169,17 @@ def nothing_lands() -> None:
     Terms.is_closed = closed  # type: ignore[method-assign]
 
 
+def log_in_line() -> None:
+    """Write each line when it is logged, and wait for whoever reads it."""
+    module = import_module("driver.log")
+
+    @contextmanager
+    def in_line(level: str, log_format: LogFormat) -> Generator[Output]:
+        yield configure(level, log_format)
+
+    vars(module)["unhindered"] = in_line
+
+
 def no_burials() -> None:
     """Bury nobody."""
     vars(import_module("driver.orphans"))["bury"] = anyio.sleep_forever
@@ -215,6 +228,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             no_readoption,
             nothing_lands,
             no_hold,
+            log_in_line,
             no_burials,
             traced,
             a_backup_goes_on,
