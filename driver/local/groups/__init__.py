@@ -1,5 +1,6 @@
-"""The handlers, one module for each group of paths: each has `routes(service)`.
+"""The handlers, one module for each group of paths: each has `ENDPOINTS`.
 
-Part of `driver.local`; they import starlette, the store and `driver.local`, and not one another. A
-handler checks its parameters first, then reads once, then shapes.
+Part of `driver.local`; they import starlette, the store and `driver.local`, and not one another. A handler
+gets what was asked as a model that is valid already, reads once, then shapes. What it may answer and refuse
+is declared beside it, in its endpoint, and from there stands in the OpenAPI document.
 """
