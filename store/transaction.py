@@ -61,16 +61,28 @@ from store.wire import MEMBERS, from_json
 class Transaction(View):
     """One unit of a group commit. A unit that raises leaves nothing behind."""
 
-    __slots__ = ("_frame_bytes_max", "_touched", "appended")
+    __slots__ = ("_frame_bytes_max", "_may_settle", "_touched", "appended")
 
     def __init__(
-        self, ledger: Ledger, now: datetime, *, has_room: Callable[[], bool], frame_bytes_max: int
+        self,
+        ledger: Ledger,
+        now: datetime,
+        *,
+        has_room: Callable[[], bool],
+        may_settle: Callable[[], bool],
+        frame_bytes_max: int,
     ) -> None:
         super().__init__(ledger, now, has_room=has_room)
+        self._may_settle: Final = may_settle
         self._frame_bytes_max: Final = frame_bytes_max
         self._touched = False
         self.appended: Final[list[StoredEvent]] = []
         """What this unit has recorded so far, in order."""
+
+    @property
+    def settling_room(self) -> bool:
+        """Whether there is space, at this moment, for what settles old work: it may use the reserve."""
+        return self._has_room() or self._may_settle()
 
     def append(self, draft: Draft) -> StoredEvent:
         """Record an event and what follows from it, and return it as it will be sent.

@@ -30,6 +30,8 @@ from store.view import View
 
 ROOM_CACHED_S: Final = 1.0
 """How old the last look at the disk's room may be; what was written since is known without one."""
+SETTLED_BYTES_MIN: Final = 16_777_216
+"""Up to this size of the file what settles old work is recorded, however small `max_bytes` is."""
 CHECKPOINT_PAGES: Final = 1_000
 """Pages in the `-wal` after which it is checkpointed: SQLite's own default; much more is slower, not
 faster."""
@@ -192,7 +194,11 @@ class Writer:
             now = self._clock()
             head = self.ledger.head
             transaction = Transaction(
-                self.ledger, now, has_room=self._has_room, frame_bytes_max=self._settings.frame_bytes_max
+                self.ledger,
+                now,
+                has_room=self._has_room,
+                may_settle=self._may_settle,
+                frame_bytes_max=self._settings.frame_bytes_max,
             )
             try:
                 outcomes.append(Done(unit(transaction)))
@@ -323,15 +329,30 @@ class Writer:
         A new page takes a place in the `-wal`, and one in the file, which a checkpoint gives it later. Of the
         commit under way only the new pages are known.
         """
-        pages, sizes, settings = self._page_bytes(), self.sizes, self._settings
-        taken = max(0, pages - sizes.bytes) + max(0, self._wal_bytes - sizes.wal_bytes)
-        taken += max(0, pages - self._committed_bytes)
+        sizes, settings, taken = self.sizes, self._settings, self._taken_bytes()
         # pages that pruning has freed are taken before the file grows
         used = sizes.bytes + sizes.wal_bytes + taken - self._free_bytes()
         return (
             used + settings.reserve_bytes <= settings.max_bytes
             and sizes.free_bytes - taken >= settings.reserve_bytes
         )
+
+    def _may_settle(self) -> bool:
+        """Whether what settles old work may be recorded, though new work may not: that has a bound, too.
+
+        The file may become larger for it by as much as the reserve, and a small one is never too large. Of
+        the disk, half of the reserve is left for the outcomes of what runs.
+        """
+        settings, left = self._settings, self.sizes.free_bytes - self._taken_bytes()
+        used = self._page_bytes() - self._free_bytes()
+        bytes_max = max(settings.max_bytes + settings.reserve_bytes, SETTLED_BYTES_MIN)
+        return used <= bytes_max and left >= settings.reserve_bytes // 2
+
+    def _taken_bytes(self) -> int:
+        """What was taken of the disk since the last look."""
+        pages, sizes = self._page_bytes(), self.sizes
+        taken = max(0, pages - sizes.bytes) + max(0, self._wal_bytes - sizes.wal_bytes)
+        return taken + max(0, pages - self._committed_bytes)
 
     def _page_bytes(self) -> int:
         """How long the file is to be, by all that was written so far, the open transaction included."""

@@ -81,6 +81,8 @@ class AdmissionFacts:
     known: CommandRecord | Tombstone | None
     draining: bool
     room: bool
+    settling_room: bool
+    """Whether the journal has room for what starts nothing: that has a part of the reserve."""
     queue_depth: int
     queue_max: int
     asks: bool = False
@@ -139,6 +141,12 @@ def admit(command: Candidate, facts: AdmissionFacts) -> Decision:
         return RefusePlainly("fenced", fenced_message(facts.fence.reason))
     if facts.known is not None:
         return _judge_known(command, facts.known)
+    if not (facts.settling_room or _starts_work(command.data)):
+        return RefusePlainly(
+            "overloaded",
+            "the journal has used up its reserve, too, and keeps what is left for the outcomes of what runs: "
+            "raise journal.max_bytes or free the disk, and send it again",
+        )
     if isinstance(command.data, InvalidData):
         return RefuseFinally(command.data.code, command.data.message)
     if elsewhere := [journal for journal in command.delivered_to if journal != facts.journal_id]:
@@ -168,9 +176,13 @@ def _judge_known(command: Candidate, known: CommandRecord | Tombstone) -> Decisi
     )
 
 
+def _starts_work(data: CommandData | InvalidData) -> bool:
+    return not isinstance(data, InvalidData) and data.KIND in STARTS_WORK
+
+
 def _judge_load(data: CommandData, facts: AdmissionFacts) -> RefusePlainly | None:
-    """New work is refused before there is too much of it; what settles, cancels or approves is not."""
-    if data.KIND not in STARTS_WORK:
+    """New work is refused before there is too much of it; what settles, cancels or approves is not yet."""
+    if not _starts_work(data):
         return None
     if facts.draining:
         return RefusePlainly(

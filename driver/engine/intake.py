@@ -258,6 +258,7 @@ class Intake:
             known=known,
             draining=self._posture.draining,
             room=tx.room,
+            settling_room=tx.settling_room,
             queue_depth=load.depth,
             queue_max=self._limits.queue_max,
             asks=offer.contract.approval == "required",
@@ -281,6 +282,7 @@ class Intake:
             known=known,
             draining=self._posture.draining,
             room=tx.room,
+            settling_room=tx.settling_room,
             queue_depth=max(load.depth, self._errands.depth),
             queue_max=self._limits.queue_max,
         )

@@ -169,6 +169,14 @@ def work(tx: Transaction, most: int) -> int:
     return taken
 
 
+def settle(tx: Transaction) -> bool:
+    """Record more about old work, if there is room for that; returns whether there was."""
+    if not tx.settling_room:
+        return False
+    tx.append(replace(accepted(tx.last_seq), payload=b"x" * 20_000))
+    return True
+
+
 async def fill_up(journal: Journal, most: int) -> int:
     """Take new work, `most` in each commit, until there is no room; returns how much."""
     taken = 0
@@ -206,6 +214,34 @@ async def test_the_disks_room_is_counted_down_between_two_looks(
     monkeypatch.setattr("store.writer.ROOM_CACHED_S", 3_600.0)
     async with opened(replace(settings, reserve_bytes=1_000_000)) as journal:
         assert await fill_up(journal, 1) > 10
+
+
+async def test_what_settles_goes_on_beyond_the_room_for_new_work_and_not_for_ever(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may use the reserve once more, and then it is too much as well."""
+    monkeypatch.setattr("store.writer.SETTLED_BYTES_MIN", 0)
+    async with opened(replace(settings, max_bytes=4_000_000, reserve_bytes=1_000_000)) as journal:
+        await fill_up(journal, 1)
+        assert await journal.transact(lambda tx: tx.settling_room)
+        said = 0
+        while await journal.transact(settle):
+            said += 1
+        assert 5 < said < 500
+
+
+async def test_half_of_what_the_disk_keeps_free_is_for_outcomes(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What settles stops before a disk is full, as new work does earlier."""
+    monkeypatch.setattr("store.writer.ROOM_CACHED_S", 0.0)
+    for free, may in ((2_000_000, True), (700_000, True), (400_000, False)):
+        few = os.statvfs_result((4_096, 1, 0, 0, free, 0, 0, 0, 0, 255))
+        monkeypatch.setattr("store.writer.os.statvfs", {settings.state_dir: few}.__getitem__)
+        async with opened(replace(settings, reserve_bytes=1_000_000)) as journal:
+            await journal.transact(lambda tx: tx.last_seq)
+            assert await journal.transact(lambda tx: tx.room) == (free == 2_000_000)
+            assert await journal.transact(lambda tx: tx.settling_room) is may
 
 
 async def test_a_task_may_start_the_journal_and_others_use_it(opened: Open) -> None:

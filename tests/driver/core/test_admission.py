@@ -56,6 +56,7 @@ FACTS = AdmissionFacts(
     known=None,
     draining=False,
     room=True,
+    settling_room=True,
     queue_depth=0,
     queue_max=2,
     write=True,
@@ -130,6 +131,7 @@ EVERYTHING_WRONG = replace(
     FACTS,
     draining=True,
     room=False,
+    settling_room=True,
     queue_depth=2,
     run_unsettled=2,
     run_ended=True,
@@ -207,6 +209,15 @@ def test_what_settles_is_taken_whatever_the_load() -> None:
     """A cancel or a run's end comes through a full queue, a full disk, a drain, and into an ended run."""
     for data in (CANCEL, RunEndData()):
         assert admit(asks(data), EVERYTHING_WRONG) == Accept()
+
+
+def test_what_settles_is_refused_when_its_reserve_is_used_up() -> None:
+    """Plainly, and whatever it is; what is known already, and what starts work, is answered as before."""
+    full = replace(FACTS, room=False, settling_room=False)
+    for data in (CANCEL, RunEndData(), InvalidData(code="invalid", message="no")):
+        assert verdict(admit(asks(data), full)) == "plainly overloaded"
+    assert verdict(admit(asks(), full)) == "plainly no_room"
+    assert admit(asks(), replace(full, known=KNOWN)) == Known()
 
 
 def test_every_refusal_says_what_to_do() -> None:
