@@ -63,8 +63,13 @@ class Life:
         """Return once this text stands in what it wrote."""
         await file_until(self.output, lambda: text in self.text)
 
+    async def told(self, event: str) -> list[Json]:
+        """Return the log lines with this event name, once there is one: lines come out a moment later."""
+        await file_until(self.output, lambda: bool(self.lines(event)))
+        return self.lines(event)
+
     def lines(self, event: str) -> list[Json]:
-        """Return the log lines with this event name."""
+        """Return the log lines with this event name that have been written by now."""
         found = (json.loads(line) for line in self.text.splitlines() if line.startswith("{"))
         return [line for line in found if line.get("event") == event]
 

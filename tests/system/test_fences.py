@@ -38,7 +38,7 @@ async def fenced(made: Sandbox, reason: str, life: Life) -> None:
     await made.events_until(lambda event: event["kind"] == "driver.fenced")
     status = await made.status()
     assert (status["state"], status["fence"]) == ("fenced", reason)
-    assert [line["reason"] for line in life.lines("fenced")] == [reason]
+    assert [line["reason"] for line in await life.told("fenced")] == [reason]
     assert f'effectd_fence{{reason="{reason}"}} 1' in await beside(made, "metrics")
 
 
@@ -84,7 +84,7 @@ async def test_after_a_takeover_an_operator_lets_the_stream_go_on(zygote: Zygote
         assert plane.history.journal_id == journal_id
         (event,) = [event for event in plane.history.events() if event["kind"] == "driver.unfenced"]
         assert event["data"]["actor"].startswith("operator:")
-        assert life.lines("unfenced")
+        assert await life.told("unfenced")
         assert "not_fenced" in await unfence(made, code=1)
         assert await life.stop() == 0
 

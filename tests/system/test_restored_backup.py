@@ -127,7 +127,7 @@ async def test_the_plane_agrees_to_a_restored_backup(zygote: Zygote) -> None:
             ("fenced", old),
             ("ready", history.journal_id),
         ]
-        assert [line["reason"] for line in life.lines("fenced")] == ["restored_backup"]
+        assert [line["reason"] for line in await life.told("fenced")] == ["restored_backup"]
         first = next(history.events())
         assert (first["kind"], first["seq"]) == ("driver.unfenced", 1)
         assert (first["data"]["reason"], first["data"]["actor"]) == ("restored_backup", "plane")
