@@ -10,11 +10,12 @@ from contextlib import closing
 from typing import Any, Final, cast
 
 from store import chain, schema
-from store.events import CommandAccepted
+from store.events import CommandAccepted, OperationReconciled, SupervisorVerdict
 from store.findings import Check, Finder, Paged, Progress
 from store.head import row_digest
 from store.histories import Histories, HistoriesCheck
 from store.inspection import broken_link
+from store.intents import IntentsCheck
 from store.lifecycle import ENDED, Effect, Judgement, Source, Standing, State, guards, is_erasable, is_listed
 from store.projection import standing_of
 from store.proofs import ProofsCheck
@@ -35,7 +36,7 @@ class _Schema(Finder):
 
 
 class _Pages(Finder):
-    """SQLite's own look at its pages and indexes, one table at a time."""
+    """SQLite's own look at its pages, indexes and references, one table at a time."""
 
     name = "integrity"
 
@@ -56,6 +57,9 @@ class _Pages(Finder):
             for (answer,) in answers:
                 if answer != "ok":
                     self.found(table, answer)
+        with closing(connection.execute(f"PRAGMA foreign_key_check('{table}')")) as dangling:
+            for _, rowid, parent, _ in dangling:
+                self.found(table, f"row {rowid} belongs to a row of {parent} that is not there")
         return Progress(check=self.name, done=self._done, total=len(self._tables))
 
 
@@ -136,6 +140,8 @@ class _Events(Paged):
         for name, said in zip(_ENVELOPE, row_says, strict=True):
             if frame.get(name) != said:
                 self.found(f"event {seq}", f"its {name} is {frame.get(name)!r}, and its row says {said!r}")
+        if frame["best_effort"] is not _is_inference(frame):
+            self.found(f"event {seq}", "it is marked as best-effort, or not, against what it says")
         moved = self._histories is not None and self._histories.base_of(seq) < self.view.base
         elsewhere = moved or frame["data"].get("requeue_of") is not None
         if not has_payload and not elsewhere and frame["data"].get("payload_digest") is not None:
@@ -150,6 +156,12 @@ class _Events(Paged):
 
 
 _ENVELOPE: Final = ("journal_id", "seq", "kind", "at", "run_id", "command_id", "operation_id", "terminal")
+
+
+def _is_inference(frame: Mapping[str, Any]) -> bool:
+    """Whether only a model's inference stands behind an event (I8)."""
+    by_model = str(frame["data"].get("actor")).startswith(Source.SUPERVISOR.value)
+    return frame["kind"] == SupervisorVerdict.KIND or (frame["kind"] == OperationReconciled.KIND and by_model)
 
 
 def _frame(body: bytes) -> dict[str, Any]:
@@ -412,11 +424,13 @@ class _Tombstones(Paged):
     statement = "verify_tombstones"
 
     def look(self, row: Row) -> None:
-        rowid, *values, kept, digest = row
+        rowid, *values, kept, has_gap, digest = row
         if row_digest(*values) != digest:
             self.found(f"tombstone {rowid}", "it does not match its digest")
         if kept is not None:
             self.found(f"tombstone {rowid}", f"its command {values[0]} was never pruned")
+        if not has_gap:
+            self.found(f"tombstone {rowid}", f"its receipt, event {values[3]}, was never pruned")
 
 
 class _Traces(Paged):
@@ -466,6 +480,7 @@ def bounded() -> tuple[Check, ...]:
         _Commands(),
         _Operations(),
         ProofsCheck(),
+        IntentsCheck(),
         _Deliveries(),
         _DeadLetters(),
         HistoriesCheck(),

@@ -56,6 +56,13 @@ WHERE o.id > ? ORDER BY o.id LIMIT ?;
 -- name: verify_effects
 SELECT id, operation_id, effect, effect_by, attempt_count FROM operations WHERE id > ? ORDER BY id LIMIT ?;
 
+-- name: verify_intents
+SELECT id, operation_id, write, accepted_seq, started_seq, attempt_count FROM operations WHERE id > ? ORDER BY id LIMIT ?;
+
+-- name: attempts_to_verify
+SELECT a.attempt, a.started_seq, a.idempotency_key, a.key_carrier, a.idempotent, e.kind, e.operation
+FROM attempts AS a LEFT JOIN events AS e ON e.seq = a.started_seq WHERE a.operation = ? ORDER BY a.attempt;
+
 -- name: verify_runs
 SELECT
   r.id, r.run_id, r.operations, r.unsettled, count(o.id), coalesce(sum(o.listed), 0)
@@ -83,7 +90,8 @@ FROM gaps AS g WHERE g.first > ? ORDER BY g.first LIMIT ?;
 -- name: verify_tombstones
 SELECT
   t.id, t.command_id, t.run, t.kind, t.seq, t.content_digest, t.operation_id, t.args_digest, t.write, t.state, t.effect,
-  t.effect_by, t.pruned_at, c.id, t.digest
+  t.effect_by, t.pruned_at, c.id, 
+  (SELECT g.last FROM gaps AS g WHERE g.first <= t.seq ORDER BY g.first DESC LIMIT 1) >= t.seq, t.digest
 FROM tombstones AS t LEFT JOIN commands AS c ON c.command_id = t.command_id
 WHERE t.id > ? ORDER BY t.id LIMIT ?;
 

@@ -117,7 +117,7 @@ class _Rows:
             "occurred", "provider", 0, 0, '"issue-7"', 1, first, intent, receipt, _AT, _AT, _AT, LATER,
         )  # fmt: skip
         yield "attempts", (
-            n, 1, operation, "meta", 0, intent, _AT, LATER, "answered", "succeeded", _AT, 12,
+            n, 1, operation, "meta", 1, intent, _AT, LATER, "answered", "succeeded", _AT, 12,
         )  # fmt: skip
         yield "evidence", (n, receipt, 1, _AT, "occurred", "provider")
         yield "payloads", (first, payload_digest, payload)

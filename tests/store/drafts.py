@@ -123,7 +123,7 @@ def refused(n: int, *, run: str = "run-1") -> Draft:
     )
 
 
-def started(n: int, *, attempt: int = 1, deadline_at: Timestamp = LATER) -> Draft:
+def started(n: int, *, attempt: int = 1, deadline_at: Timestamp = LATER, idempotent: bool = True) -> Draft:
     """The intent of an attempt."""
     return Draft(
         data=OperationStarted(
@@ -131,7 +131,7 @@ def started(n: int, *, attempt: int = 1, deadline_at: Timestamp = LATER) -> Draf
             attempt=attempt,
             idempotency_key=operation_id(n),
             key_carrier="meta",
-            idempotent=False,
+            idempotent=idempotent,
             dedupe_horizon_s=None,
             args_digest=digest(n),
             deadline_at=deadline_at,
