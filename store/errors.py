@@ -24,6 +24,7 @@ StoreError
 │   └── SettingNotTaken          SQLite did not take a setting that durability rests on
 ├── NoRoomForGeneration          after a failed fsync: no room to copy the journal; exit code 71
 ├── JournalFailed                the journal cannot be relied on any more; exit code 70
+├── NoJournal                    a look at a folder that has never had one
 ├── BackupRefused                no backup was made
 │   ├── BackupExists             something has its name
 │   ├── BackupUnwritable         the operating system refused
@@ -121,7 +122,8 @@ class IdentityMissing(OpenRefused):
         super().__init__(
             path,
             "a journal without the file CURRENT beside it: it was copied here, or CURRENT was lost",
-            "Restore the whole state folder from a backup, or move the journal away to begin a new history.",
+            "What 'effectd backup' made becomes the journal when the daemon starts; else restore the whole state "
+            "folder, or move the journal away to begin a new history.",
         )
 
 
@@ -325,6 +327,17 @@ class JournalFailed(StoreError):
         super().__init__(
             f"the journal failed during {during}: {detail}. Nothing more is written; "
             "check the disk and its room, then start effectd again: it reads what is true from the file."
+        )
+
+
+class NoJournal(StoreError):
+    """There is nothing to look at: no daemon has ever run with this folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: this state folder has no journal yet. Start the daemon first, or look whether "
+            "driver.state_dir names the folder that you mean."
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from store.apart import apart, pays
 from store.checks import all_checks, bounded
 from store.comparison import Comparison
-from store.errors import DigestKeyMissing, DigestKeyWrong
+from store.errors import DigestKeyMissing, DigestKeyWrong, NoJournal
 from store.findings import Check, Finding, Progress, unreadable
 from store.folder import entered
 from store.head import Head, Ledger, read_head
@@ -89,12 +89,13 @@ def verify_file(
 ) -> tuple[Finding, ...]:
     """Return everything that is wrong with the journal of a state folder that no daemon uses. Blocks.
 
-    Raises an `OpenRefused` for what is no journal of this folder, or is in use.
+    Raises `NoJournal` where there has never been one, and an `OpenRefused` for what is no journal of this
+    folder, or is in use.
     """
     with entered(settings) as folder:
         identity = read_identity(folder.path)
         if identity is None or identity.journal is None:
-            return ()
+            raise NoJournal(folder.path)
         path = identity.path(folder.path)
         head = inspect(path, identity, tail=False)
         key, lost = folder_key(folder.path, head)

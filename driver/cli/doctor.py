@@ -25,7 +25,7 @@ from driver.cli.replies import Status, VerifyProgress
 from driver.cli.views import labelled, line
 from driver.config.load import load
 from driver.config.models import Config
-from store.errors import StoreError
+from store.errors import NoJournal, StoreError
 from store.lifecycle import State
 from store.records import OperationFilter, Timestamp, moment
 from store.rest import at_rest
@@ -181,10 +181,10 @@ def _of_file(config: Config, max_age: float | None, report: Report) -> Iterator[
         if len(findings) > FINDINGS_MAX:
             yield _broken("integrity", f"{len(findings) - FINDINGS_MAX} more", "effectd verify")
         with at_rest(settings, now=now) as view:
-            if view is None:
-                yield _note("no_journal", "there is no journal yet: the daemon has never run here")
-            else:
+            if view is not None:
                 yield from _of_view(view, max_age)
+    except NoJournal:
+        yield _note("no_journal", "there is no journal yet: the daemon has never run here")
     except StoreError as error:
         yield _broken("refused", str(error))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group, to_thread
 
-from store.errors import JournalBusy, JournalDamaged
+from store.errors import JournalBusy, JournalDamaged, NoJournal
 from store.folder import entered
 from store.head import read_head, write_head
 from store.settings import JournalSettings
@@ -194,9 +194,10 @@ def test_a_journal_in_use_is_not_looked_at(settings: JournalSettings, journal_fi
         look(settings)
 
 
-def test_a_folder_without_a_journal_has_no_findings(settings: JournalSettings) -> None:
-    """There is nothing to be wrong."""
-    assert look(settings) == ()
+def test_a_folder_without_a_journal_is_not_called_sound(settings: JournalSettings) -> None:
+    """There is nothing to look at, and that is said."""
+    with pytest.raises(NoJournal):
+        look(settings)
 
 
 @pytest.mark.anyio

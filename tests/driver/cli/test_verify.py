@@ -138,3 +138,11 @@ async def test_an_emptied_journal_is_refused(tmp_path: Path) -> None:
     done = await to_thread.run_sync(run, write_config(tmp_path), "verify")
     assert done.exit_code == 1
     assert "empty" in done.stderr
+
+
+def test_a_folder_without_a_journal_is_not_called_sound(tmp_path: Path) -> None:
+    """A state folder that was misspelled must not look like good news."""
+    done = run(write_config(tmp_path), "verify")
+    assert (done.exit_code, "no journal yet" in done.stderr) == (1, True)
+    assert "driver.state_dir" in done.stderr
+    assert "sound" not in done.stdout
