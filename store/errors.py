@@ -122,8 +122,8 @@ class IdentityMissing(OpenRefused):
         super().__init__(
             path,
             "a journal without the file CURRENT beside it: it was copied here, or CURRENT was lost",
-            "What 'effectd backup' made becomes the journal when the daemon starts; else restore the whole state "
-            "folder, or move the journal away to begin a new history.",
+            "What 'effectd backup' made becomes the journal when the daemon starts; else restore the whole "
+            "state folder, or move the journal away to begin a new history.",
         )
 
 
