@@ -113,6 +113,7 @@ ENDPOINTS: Final = (
             Code.STILL_RUNNING,
             Code.ALREADY_SETTLED,
             Code.OUTRANKED,
+            Code.OVERLOADED,
             *COMMAND_PROBLEMS,
         ),
     ),
@@ -121,6 +122,6 @@ ENDPOINTS: Final = (
         _annotate,
         body=Annotation,
         answers={HTTPStatus.ACCEPTED: OperationCommand},
-        problems=(Code.OPERATION_NOT_FOUND, *COMMAND_PROBLEMS),
+        problems=(Code.OPERATION_NOT_FOUND, Code.OVERLOADED, *COMMAND_PROBLEMS),
     ),
 )
