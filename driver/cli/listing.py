@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-_BETWEEN: Final = "  ·  "
+_BETWEEN: Final = "  "
 _INDENT: Final = 2
 _ANYTHING: Final = 10_000
 """Columns: wider than any table."""
@@ -50,7 +50,7 @@ class Listing:
     def _facts(self, row: Sequence[Text]) -> list[Text]:
         """Return what an entry's second line tells: every cell that says something, under its heading."""
         return [
-            Text.assemble((f"{heading.lower()} ", "dim"), cell)
+            Text.assemble((f"{heading.lower()}=", "dim"), cell)
             for heading, cell in list(zip(self.headings, row, strict=True))[1:]
             if cell.plain not in ("", "-")
         ]

@@ -61,7 +61,7 @@ def probe_report(tool: str, table: ProbeTable, proof: Proof | None, tested: Test
 
 _NOT_NOW: Final = {
     True: "not tested now",
-    False: "it has never passed: run effectd check --connect --selftest",
+    False: "it has never passed: give --connect --selftest to run it",
 }
 
 

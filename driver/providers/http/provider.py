@@ -204,7 +204,7 @@ class HttpProvider:
             self._listen_to(call, exchange)
         else:
             exchange.hang_up()
-        return Silence(cause="deadline", message=f"no answer within {call.timeout_s:g} s")
+        return Silence(cause="deadline", message=f"no answer within {round(call.timeout_s, 2):g} s")
 
     def _report(self, call: ToolCall, reply: Answer | NotSent | Silence) -> Report:
         if not isinstance(reply, Answer):

@@ -346,7 +346,7 @@ class Life:
             return disturbance
         if self._let_go(call, exchange):
             return _TOO_LATE
-        return Silence(cause="deadline", message=f"no answer within {call.timeout_s:g} s")
+        return Silence(cause="deadline", message=f"no answer within {round(call.timeout_s, 2):g} s")
 
     def _let_go(self, call: ToolCall, exchange: Exchange, *, cancelled: bool = False) -> bool:
         """Stop waiting. True where nothing of the call has left, and nothing will."""

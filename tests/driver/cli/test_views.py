@@ -117,8 +117,8 @@ def test_a_list_that_does_not_fit_is_lines_with_whole_ids() -> None:
     assert [line for line in lines if line.strip() == ID] == [
         line for line in lines if line.startswith("op_")
     ]
-    assert "tool issues/create_issue" in narrow.getvalue()
-    assert "reason crash_window" in narrow.getvalue()
+    assert "tool=issues/create_issue" in narrow.getvalue()
+    assert "reason=crash_window" in narrow.getvalue()
     assert narrow.getvalue().count("reason") == 1
     assert "TOOL" in shown([listed])
     assert max(map(len, lines)) <= 80
