@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.disk import DiskRate, measure_disk
+from tests.bench.journal import lines, measure_journal
 from tests.bench.numbers import Latencies, Window, traced_syncs
 from tests.bench.plane import load_plane
 from tests.bench.subject import START_S, ProviderName, can_trace, subject
@@ -135,8 +136,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=Path.cwd()) as name:
         disk = measure_disk(Path(name), DISK_S)
         found = anyio.run(measure, Path(name))
+        journal = measure_journal(Path(name))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    for part in report(disk, found):
+    for part in (*report(disk, found), *lines(journal)):
         console.print(part)
 
 
