@@ -191,9 +191,7 @@ def _argument_faults(
         if isinstance(argument, str) and argument not in made.arguments and argument not in supplied:
             yield f'leaves out the argument "{argument}", which is required'
     for argument in made.arguments:
-        if argument in supplied:
-            yield f'sets the argument "{argument}", which carries the idempotency key'
-        elif not _takes(schema, argument):
+        if not _takes(schema, argument):
             yield f'sets the argument "{argument}", which is none'
 
 

@@ -381,6 +381,17 @@ def _compensation_exists(compensation: CompensateTable, provider: ProviderTable)
     return Clash("tool", f'found "{compensation.tool}"; allowed: a tool of the same provider ({declared})')
 
 
+def _compensation_leaves_key(compensation: CompensateTable, provider: ProviderTable) -> Found:
+    carrier, _, name = provider.key.partition(":")
+    if carrier != "argument" or name not in compensation.arguments:
+        return None
+    return Clash(
+        "arguments",
+        f'sets "{name}", which carries the key of the compensation itself (key = "{provider.key}"): leave it '
+        "out, and name what is taken back in another argument",
+    )
+
+
 def _compensation_keeps_secrets(
     compensation: CompensateTable, provider: ProviderTable, tool: ToolTable
 ) -> Found:
@@ -431,4 +442,4 @@ TOOL: Final = (
     _headers_are_distinct,
 )
 PROBE: Final = (_probe_reads, _probe_asks_nobody)
-COMPENSATION: Final = (_compensation_acts, _compensation_exists)
+COMPENSATION: Final = (_compensation_acts, _compensation_exists, _compensation_leaves_key)

@@ -112,6 +112,10 @@ def clashes(text: str) -> list[str]:
             '[providers.x.tools.t.compensate] arguments: "text" may repeat what redact withholds',
         ),
         (
+            STDIO + 'key = "argument:mark"\n' + COMPENSATE + 'tool = "u"\narguments = { mark = "=key" }',
+            '[providers.x.tools.t.compensate] arguments: sets "mark", which carries the key of',
+        ),
+        (
             SHELL + COMPENSATE + 'tool = "u"',
             '[providers.x.tools.t.compensate] tool: found "u"; allowed: a tool of the same',
         ),
