@@ -439,6 +439,7 @@ class Journal:
         if self.failed is None:
             await self._connection.close()
         else:
+            await self._run(self._writer.give_up)
             await self._connection.abandon()
 
 

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -306,6 +307,17 @@ class Writer:
         self._copy("TRUNCATE")
         self._wal_bytes = self._wal_bytes_before = 0
         self.holds_erased = False
+
+    def give_up(self) -> None:
+        """Get ready for a close after a failure, which writes nothing: for the mark, where it would be wrong.
+
+        SQLite removes a `-wal` at the close where a checkpoint has copied all of it. The mark must not stay
+        behind and call that a loss; where it cannot be removed, or a commit stands in the `-wal` alone, it
+        stays.
+        """
+        if self._marked and not self._commits_in_wal:
+            with suppress(OSError):
+                unlink_durably(self._unclean)
 
     # ------------------------------------------------------------ the files
 

@@ -2,6 +2,7 @@
 
 # ruff: noqa: PT012 - a journal that fails raises out of the block in which it was used
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from anyio import CancelScope, create_task_group, to_thread
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
+from store import files
 from store.errors import JournalFailed
 from store.journal import Journal
 from store.records import StoredEvent
@@ -99,6 +101,28 @@ async def test_a_read_that_fails_stops_everything(opened: Open) -> None:
             disk.on_read = lambda _: IOERR_READ
             for n in range(2_000):
                 await journal.read(partial(ask, n))
+
+
+async def test_a_failure_right_after_a_checkpoint_leaves_a_journal_that_opens(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite then removes the `-wal` at the close: the next start must not call that a loss."""
+
+    def fail(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken, pytest.raises(JournalFailed, match="looking at the disk"):
+        async with opened() as journal:
+            await journal.transact(record)
+            broken.setattr("store.writer.CHECKPOINT_PAGES", 0)
+            broken.setattr("store.writer.ROOM_CACHED_S", -1.0)
+            await journal.transact(record)
+            await journal.read(lambda view: view.last_seq)  # it comes after the checkpoint
+            assert files.unclean_mark(settings.state_dir / files.FIRST).exists()
+            broken.setattr("store.writer.os.statvfs", fail)
+            await journal.transact(record)
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 2
 
 
 async def test_a_failure_of_the_owner_itself_is_a_failure_of_the_journal(opened: Open) -> None:
