@@ -57,9 +57,14 @@ def _beside(folder: Path, path: Path, key: bytes) -> tuple[str, ...]:
 
 def _key(connection: sqlite3.Connection, path: Path) -> bytes:
     row = connection.execute(_KEPT).fetchone()
-    if row is None or row_digest(row[1], row[0].hex()) != row[2] or len(row[0]) not in (0, KEY_BYTES):
+    key, made_at, digest = (None, None, None) if row is None else row
+    if (
+        not isinstance(key, bytes)
+        or row_digest(made_at, key.hex()) != digest
+        or len(key) not in (0, KEY_BYTES)
+    ):
         raise JournalDamaged(path, "what a backup brings with it does not match its digest")
-    return bytes(row[0])
+    return key
 
 
 def settle(connection: sqlite3.Connection) -> None:

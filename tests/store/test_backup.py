@@ -218,12 +218,20 @@ async def test_a_start_that_was_cut_off_is_finished_by_the_next(
         assert await verify_journal(journal, lambda _: None) == ()
 
 
-async def test_a_garbled_key_is_found(settings: JournalSettings, journal_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("garble", ["digest_key = zeroblob(32)", "digest_key = 'text'", "made_at = 7"])
+async def test_a_garbled_key_is_found(
+    settings: JournalSettings, journal_file: Path, tmp_path: Path, garble: str
+) -> None:
     """A backup whose own part was damaged is refused, before anything is made of it."""
     await to_thread.run_sync(make, journal_file, tmp_path / "backup.db")
     fresh = restored(settings, tmp_path / "backup.db")
     with closing(sqlite3.connect(fresh.state_dir / "journal.db", isolation_level=None)) as connection:
-        connection.execute("UPDATE restored SET digest_key = zeroblob(32)")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'STRICT', '') WHERE name = 'restored'"
+        )
+    with closing(sqlite3.connect(fresh.state_dir / "journal.db", isolation_level=None)) as connection:
+        connection.execute(f"UPDATE restored SET {garble}")
     with pytest.raises(OpenRefused, match="does not match its digest"):
         async with open_journal(fresh, clock=Clock(), new_id=Ids()):
             pass
