@@ -20,7 +20,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from driver.core.commands import STARTS_WORK, CommandData, InvalidData, ToolCallData, parse_data
+from driver.core.commands import (
+    STARTS_WORK,
+    CommandData,
+    InvalidData,
+    ProbeData,
+    ToolCallData,
+    parse_data,
+)
 from driver.core.frames import CommandFrame, InvalidCommand
 from driver.core.identity import Digester, content_digest, sha256
 from store.lifecycle import Effect, Source, State
@@ -85,6 +92,8 @@ class AdmissionFacts:
     """Whether the journal has room for what starts nothing: that has a part of the reserve."""
     queue_depth: int
     queue_max: int
+    errands: int = 0
+    """Commands without a receipt that are no calls; looked at for them only."""
     asks: bool = False
     unapproved: int = 0
     approvals_max: int = 1
@@ -182,6 +191,12 @@ def _starts_work(data: CommandData | InvalidData) -> bool:
 
 def _judge_load(data: CommandData, facts: AdmissionFacts) -> RefusePlainly | None:
     """New work is refused before there is too much of it; what settles, cancels or approves is not yet."""
+    if isinstance(data, ProbeData) and facts.errands >= facts.queue_max:
+        return RefusePlainly(
+            "overloaded",
+            f"{facts.errands} commands wait for what they asked for already (driver.queue_max): deliver the "
+            "command again later",
+        )
     if not _starts_work(data):
         return None
     if facts.draining:

@@ -69,16 +69,19 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Load:
-    """What waits already: for a slot, and for a person."""
+    """What waits already: for a slot, for a person, and for its receipt."""
 
     depth: int
     unapproved: int
+    errands: int
 
-    def with_one(self, place: Waiting | None) -> "_Load":
-        """Return the load with one more operation; None: it does not wait."""
-        if place is None:
-            return self
-        return _Load(depth=self.depth + 1, unapproved=self.unapproved + place.unapproved)
+    def with_one(self, place: Waiting | None, errand: Errand | None) -> "_Load":
+        """Return the load with one more operation, and one more errand; None: there is none that waits."""
+        return _Load(
+            depth=self.depth + (place is not None),
+            unapproved=self.unapproved + (place is not None and place.unapproved),
+            errands=self.errands + (errand is not None),
+        )
 
 
 class Intake:
@@ -133,11 +136,15 @@ class Intake:
 
     def _take_all(self, tx: Transaction, offers: Sequence[Offer], origin: Origin, slots: int) -> list[_Taken]:
         taken: list[_Taken] = []
-        load = _Load(depth=self._dispatcher.depth, unapproved=self._dispatcher.unapproved)
+        load = _Load(
+            depth=self._dispatcher.depth,
+            unapproved=self._dispatcher.unapproved,
+            errands=self._errands.depth,
+        )
         for offer in offers:
             item = self._take(tx, offer, origin, slots=slots, load=load)
             slots -= item.start is not None
-            load = load.with_one(item.wait)
+            load = load.with_one(item.wait, item.errand)
             taken.append(item)
         return taken
 
@@ -283,7 +290,8 @@ class Intake:
             draining=self._posture.draining,
             room=tx.room,
             settling_room=tx.settling_room,
-            queue_depth=max(load.depth, self._errands.depth),
+            queue_depth=max(load.depth, load.errands),
+            errands=load.errands,
             queue_max=self._limits.queue_max,
         )
 

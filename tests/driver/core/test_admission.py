@@ -22,6 +22,7 @@ from driver.core.commands import (
     CommandData,
     CompensateData,
     InvalidData,
+    ProbeData,
     RetryData,
     RunCompensateData,
     RunEndData,
@@ -209,6 +210,14 @@ def test_what_settles_is_taken_whatever_the_load() -> None:
     """A cancel or a run's end comes through a full queue, a full disk, a drain, and into an ended run."""
     for data in (CANCEL, RunEndData()):
         assert admit(asks(data), EVERYTHING_WRONG) == Accept()
+
+
+def test_looks_have_a_queue_of_their_own() -> None:
+    """However many calls wait, one may be asked for; and no more of them than there may be calls."""
+    look = ProbeData(operation_id=OperationId("op_x"))
+    assert admit(asks(look), replace(FACTS, draining=True, room=False, queue_depth=2)) == Accept()
+    assert verdict(admit(asks(look), replace(FACTS, errands=FACTS.queue_max))) == "plainly overloaded"
+    assert admit(asks(CANCEL), replace(FACTS, errands=FACTS.queue_max)) == Accept()
 
 
 def test_what_settles_is_refused_when_its_reserve_is_used_up() -> None:

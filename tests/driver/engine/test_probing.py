@@ -604,6 +604,23 @@ async def first_look(tmp_path: Path, answer: Report, contract: Contract = PROBED
         return str(look["verdict"]), (await rig.operation()).effect
 
 
+async def test_looks_that_wait_are_bounded(tmp_path: Path) -> None:
+    """However many are asked for, at once or one by one, and whatever else is refused by then."""
+    async with engine(
+        tmp_path, world(FAILED), contract=PROBED, others=READ, bounds=limits(queue_max=2)
+    ) as rig:
+        await rig.intake.deliver([call()])
+        found = await rig.settled()
+        rig.posture.confirmed = False
+        asked = [
+            command("operation.probe", f"look-{number}", operation_id=found.operation_id)
+            for number in range(4)
+        ]
+        answers = [*await rig.intake.deliver(asked[:3]), *await rig.intake.deliver(asked[3:])]
+    codes = ['"code":"overloaded"' in getattr(answer, "frame", "") for answer in answers]
+    assert codes == [False, False, True, True]
+
+
 async def test_a_prober_that_takes_failure_for_absence_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
