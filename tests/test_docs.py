@@ -1,13 +1,16 @@
 """What the documentation says is what the code does: keys and defaults, commands, messages, links."""
 
 import inspect
+import json
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
 import pytest
+from jsonschema import Draft202012Validator
 from pydantic.fields import FieldInfo
 
 from driver.config.load import parse
@@ -27,6 +30,7 @@ from driver.config.support import FEATURES
 from driver.config.table import Table
 from store.errors import OpenRefused
 from store.folder import entered
+from supervisor.prompt import ANSWER_SCHEMA
 from tests import cli_reference
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -201,7 +205,34 @@ def test_the_configuration_of_the_readme_is_valid() -> None:
     assert parse(text[1], Path("effectd.toml")).providers.keys() == {"git"}
 
 
+# --- supervisor.md
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.+?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def test_what_the_page_shows_of_a_model_is_an_answer(tmp_path: Path) -> None:
+    """The answer as printed, and that of the program as printed."""
+    (example,), (program,) = (_blocks(DOCS / "supervisor.md", name) for name in ("json", "python"))
+    (tmp_path / "model.py").write_text(program)
+    asked = json.dumps({"messages": [{"role": "user", "content": "<wall>"}]})
+    said = subprocess.run(
+        [sys.executable, tmp_path / "model.py"], input=asked, capture_output=True, text=True, check=True
+    ).stdout
+    judge = Draft202012Validator(ANSWER_SCHEMA)
+    for text in (example, said):
+        assert judge.is_valid(json.loads(text)), text  # pyright: ignore[reportUnknownMemberType] - partial stubs
+
+
 # --- every page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_configuration_on_a_page_is_valid(page: Path) -> None:
+    """What somebody copies starts."""
+    for text in _blocks(page, "toml"):
+        parse(text, ROOT / "effectd.toml")
 
 
 def _links(page: Path) -> list[str]:
