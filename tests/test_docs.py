@@ -26,7 +26,7 @@ from driver.config.providers import (
     ProbeTable,
     ToolTable,
 )
-from driver.config.support import FEATURES
+from driver.config.support import FEATURES, Feature
 from driver.config.table import Table
 from store.errors import OpenRefused
 from store.folder import entered
@@ -121,7 +121,7 @@ def test_every_key_of_a_kind_stands_in_its_section_with_its_default(heading: str
 def test_every_key_that_is_refused_is_marked_as_coming_later() -> None:
     """A key, or a table, that this version refuses says so where it is described."""
     page = (DOCS / "configuration.md").read_text()
-    for feature in FEATURES:
+    for feature in cast("tuple[Feature[Table], ...]", FEATURES):
         if feature.table is Config:
             section = page.partition(f"## `[{feature.key}]`")[2].partition("\n## ")[0]
             assert "**Later**" in section, feature.key
