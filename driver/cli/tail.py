@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from driver.cli import doors, views
-from driver.cli.client import LocalClient, Refused, Stopping, Unreachable
+from driver.cli.client import LocalClient, Parameters, Refused, Stopping, Unreachable
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show
 from driver.cli.replies import Event, Status
@@ -87,7 +87,7 @@ class _Reader:
 
     def read(self, *, follow: bool) -> None:
         """Write events until the stream ends. Raises `Unreachable` when it breaks."""
-        cursor = {"after": self._cursor, "follow": follow, "journal_id": self._journal_id}
+        cursor: Parameters = {"after": self._cursor, "follow": follow, "journal_id": self._journal_id}
         for text in self._client.lines("GET", "/v1/events", cursor, patient=follow):
             event = self._client.parse(Event, text)
             if self._as_json:
