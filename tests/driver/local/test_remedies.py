@@ -161,6 +161,7 @@ async def test_whoever_waits_for_a_person_is_told(tmp_path: Path) -> None:
         operation_id = (await rig.settled()).operation_id
         await say(rig, Effect.NONE)
         told: list[Result] = []
+        status = 0
 
         async def ask() -> None:
             told.append(await effectd(tmp_path, "retry", operation_id))
