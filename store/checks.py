@@ -30,7 +30,11 @@ class _Schema(Finder):
     name = "schema"
 
     def page(self, view: View) -> Progress | None:
-        if schema.describe(view.ledger.connection) != schema.EXPECTED:
+        connection = view.ledger.connection
+        if (
+            schema.describe(connection) != schema.EXPECTED
+            or schema.names(connection) != schema.expected_names()
+        ):
             self.found("schema", "it is not what this program's migrations make")
         return None
 

@@ -7,6 +7,7 @@ together make.
 """
 
 import sqlite3
+from contextlib import closing
 from importlib.resources import files
 from typing import Final
 
@@ -60,6 +61,18 @@ def missing(connection: sqlite3.Connection) -> tuple[str, ...]:
         for sql in EXPECTED.split(";\n\n")
         if sql.startswith(("CREATE TABLE", "CREATE VIEW")) and sql not in found
     )
+
+
+def names(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    """Return the kind, the name and the table of everything in the schema, as SQLite lists them."""
+    return frozenset(connection.execute("SELECT type, name, tbl_name FROM sqlite_schema"))
+
+
+def expected_names() -> frozenset[tuple[str, str, str]]:
+    """Return what `names` returns for a journal of this version."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(EXPECTED)
+        return names(connection)
 
 
 def describe(connection: sqlite3.Connection) -> str:

@@ -15,6 +15,7 @@ from store.events import (
     Draft,
     DriverStarted,
     LateResult,
+    OperationAnnotated,
     OperationFailed,
     OperationNotExecuted,
     OperationReconciled,
@@ -236,6 +237,11 @@ def reconciled(
         effect=effect, actor=actor, basis="operator", note="looked", evidence=(), started_seq=started_seq
     )
     return Draft(data=data, operation_id=operation_id(n), best_effort=actor.startswith("supervisor"))
+
+
+def annotated(n: int) -> Draft:
+    """The host's own reference."""
+    return Draft(data=OperationAnnotated(metadata={"ticket": "T-1"}), operation_id=operation_id(n))
 
 
 def driver_started() -> Draft:

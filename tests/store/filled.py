@@ -11,6 +11,7 @@ from tests.store.drafts import (
     LATER,
     accepted,
     accepted_command,
+    annotated,
     command_id,
     completed,
     driver_started,
@@ -55,6 +56,7 @@ async def fill(journal: Journal) -> None:
     await journal.transact(lambda tx: tx.park(TRACES + 2, "invalid", "too long"))
     await journal.transact(lambda tx: tx.acknowledge(TRACES + 3))
     await journal.transact(lambda tx: tx.requeue(TRACES + 2))
+    await journal.transact(recording(accepted(9, parent=8, expires_at=LATER), annotated(9)))
 
 
 async def _leave_traces(journal: Journal) -> None:

@@ -87,7 +87,7 @@ DAMAGE = [
     ("UPDATE commands SET content_digest = 'f' WHERE command_id = 'cmd-6'", "receipts"),
     ("UPDATE commands SET kind = 'run.end' WHERE command_id = 'cmd-1'", "receipts"),
     ("UPDATE commands SET run = NULL WHERE command_id = 'cmd-6'", "receipts"),
-    ("UPDATE commands SET command_id = 'cmd-9' WHERE command_id = 'cmd-1'", "chain"),
+    ("UPDATE commands SET command_id = 'cmd-99' WHERE command_id = 'cmd-1'", "chain"),
     ("UPDATE commands SET expires_at = '2031' WHERE command_id = 'cmd-5'", "receipts"),
     # operations
     ("UPDATE operations SET state = 'failed' WHERE id = 2", "operations"),
