@@ -119,6 +119,9 @@ async def open_connection(
         if error.sqlite_errorcode & 0xFF in _DAMAGE:
             raise JournalDamaged(opened.path, str(error)) from error
         raise failure(error, "opening") from error
+    except OSError as error:
+        await connection.abandon()
+        raise FolderUnusable(opened.folder.path, error) from error
     except BaseException:
         await connection.abandon()
         raise

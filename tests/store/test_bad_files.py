@@ -2,6 +2,7 @@
 
 # ruff: noqa: ASYNC240 - a look at a file of a page or two, in a test
 
+import errno
 import hashlib
 import os
 import resource
@@ -18,6 +19,7 @@ from anyio import to_thread
 
 from store.errors import (
     FolderInsecure,
+    FolderUnusable,
     IdentityMissing,
     IdentityUnreadable,
     JournalBusy,
@@ -454,6 +456,31 @@ async def test_no_other_program_gets_in_while_the_journal_is_open(
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             await to_thread.run_sync(shell)
         await journal.transact(recording(driver_started()))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_disk_that_fails_while_it_is_opened_is_a_refusal(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Whichever call it is: while the files are looked at, or once the connection is there."""
+    await fill(opened, 1)
+    original, passed = Path.unlink, 0
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        nonlocal passed
+        passed += path.name.endswith("-shm")
+        if path.name.endswith("-shm") and passed == number:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        original(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "unlink", unlink)
+        with pytest.raises(FolderUnusable, match="Input/output error"):
+            async with opened():
+                pass
+    assert passed == number
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) > 0
 
 
 async def test_a_creation_that_was_cut_off_is_made_again(opened: Open, state: Path) -> None:
