@@ -12,7 +12,7 @@ STAMP := .venv/.installed
 PEERS := tests/peers/node_modules/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 
-.PHONY: help .venv peers demo test lanes cover check ruff arrows mypy pyright format bench schema clean
+.PHONY: help .venv peers demo test lanes faults cover check ruff arrows mypy pyright format bench schema clean
 
 help: ## show this list
 	@grep -hE '^[.a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z]+):.*## /\1\t/' | expand -t 12
@@ -46,6 +46,9 @@ test: $(STAMP) $(PEERS) ## all tests but the long lanes, with the slowest named
 
 lanes: $(STAMP) $(PEERS) ## the long lanes: real and hostile peers, each kind of provider under kills
 	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 -m lane $(PYTEST_ARGS)
+
+faults: $(STAMP) ## lanes that try to break every promise, each with a seed and a time box
+	$(BIN)/python -m tests.faults
 
 cover: $(STAMP) $(PEERS) ## all tests, with branch coverage
 	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)

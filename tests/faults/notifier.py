@@ -1,0 +1,186 @@
+"""Errors at chosen system calls of a process that runs as it does in production: seccomp's user notification.
+
+The process asks, after its fork, that the kernel report its file calls to us; each waits until we have let it
+go on, or have answered it with an error in the kernel's place. Nothing of it was done then. No privilege, no
+tracer and no changed library is needed; but Linux 5.5 or newer, on x86-64.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import select
+import signal
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+CALLS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        0: "read", 1: "write", 5: "fstat", 17: "pread64", 18: "pwrite64", 72: "fcntl", 73: "flock",
+        74: "fsync", 75: "fdatasync", 77: "ftruncate", 82: "rename", 83: "mkdir", 86: "link",
+        87: "unlink", 257: "openat", 262: "newfstatat", 263: "unlinkat", 264: "renameat",
+        265: "linkat", 137: "statfs", 138: "fstatfs",
+    }
+)  # fmt: skip
+_BY_PATH: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "rename": 0, "mkdir": 0, "link": 0, "unlink": 0, "openat": 1, "newfstatat": 1, "unlinkat": 1,
+        "renameat": 1, "linkat": 1, "statfs": 0,
+    }
+)  # fmt: skip
+"""Which argument names the file."""
+_LOCKING: Final = frozenset({6, 7, 37, 38})
+_NO_NEW_PRIVS: Final = 38
+_SECCOMP: Final = 317
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101
+_ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
+_PATH_BYTES_MAX: Final = 512
+
+
+def is_available() -> bool:
+    """Whether this machine can do it."""
+    release = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
+    return platform.machine() == "x86_64" and release >= (5, 5)
+
+
+class _Instruction(ctypes.Structure):
+    _fields_: ClassVar[Any] = [
+        ("code", ctypes.c_ushort),
+        ("jt", ctypes.c_ubyte),
+        ("jf", ctypes.c_ubyte),
+        ("k", ctypes.c_uint),
+    ]
+
+
+class _Program(ctypes.Structure):
+    _fields_: ClassVar[Any] = [("len", ctypes.c_ushort), ("filter", ctypes.POINTER(_Instruction))]
+
+
+def submit(channel: socket.socket) -> None:
+    """Let the other end of `channel` decide about our file calls from now on. Of all threads that come."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    numbers = sorted(CALLS)
+    words = [(0x20, 0, 0, 0)]  # load the number of the call
+    words += [(0x15, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+    words += [(0x06, 0, 0, _ALLOW), (0x06, 0, 0, _NOTIFY)]
+    program = _Program(len(words), (_Instruction * len(words))(*(_Instruction(*word) for word in words)))
+    if libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    listener = libc.syscall(_SECCOMP, 1, 8, ctypes.byref(program))
+    if listener < 0:
+        raise OSError(ctypes.get_errno(), "seccomp")
+    socket.send_fds(channel, [b"."], [listener])
+    channel.close()
+    os.close(listener)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A file call below the watched folder, by one of the process's own threads."""
+
+    name: str
+    path: str
+
+
+KILL: Final = -1
+Judge = Callable[[Call], int]
+"""Returns 0, the number of the error to answer with, or `KILL`."""
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Our side: decides about the calls of one process, in whatever thread runs `serve`."""
+
+    pid: int
+    listener: int
+    root: str
+    judge: Judge
+    folders: tuple[str, ...] = ("state", "run")
+    """Below `root`: what the journal and the daemon keep."""
+    calls: list[Call] = field(default_factory=list[Call])
+    _ours: dict[int, bool] = field(default_factory=dict[int, bool])
+
+    def serve(self) -> None:
+        """Decide until the process, and whatever it has started, is gone."""
+        poll = select.poll()
+        poll.register(self.listener, select.POLLIN)
+        memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while True:
+                ((_, what),) = poll.poll()
+                if not what & select.POLLIN:
+                    return
+                with suppress(FileNotFoundError):
+                    self._decide(memory)
+        finally:
+            os.close(memory)
+            os.close(self.listener)
+
+    def _decide(self, memory: int) -> None:
+        notice = bytearray(80)
+        fcntl.ioctl(self.listener, _RECEIVE, notice)
+        number, thread, _, call, _, _, *arguments = struct.unpack_from("=QIIiIQ6Q", notice)
+        problem = self._look(memory, thread, CALLS[call], arguments)
+        if problem == KILL:
+            os.kill(self.pid, signal.SIGKILL)
+            return
+        answer = struct.pack("=QqiI", number, 0, -problem, 0 if problem else 1)
+        fcntl.ioctl(self.listener, _SEND, answer)
+
+    def _look(self, memory: int, thread: int, name: str, arguments: list[int]) -> int:
+        if name == "fcntl" and arguments[1] not in _LOCKING:
+            return 0
+        if thread not in self._ours:
+            task = f"/proc/{self.pid}/task/{thread}"
+            self._ours[thread] = os.path.exists(task)  # noqa: PTH110 - it is fast
+        if not self._ours[thread]:
+            return 0
+        path = self._path(memory, thread, name, arguments)
+        if path is None or not path.startswith(self.root):
+            return 0
+        call = Call(name=name, path=path[len(self.root) :].lstrip("/"))
+        if not call.path.startswith(self.folders):
+            return 0
+        self.calls.append(call)
+        return self.judge(call)
+
+    def _path(self, memory: int, thread: int, name: str, arguments: list[int]) -> str | None:
+        try:
+            if name in _BY_PATH:
+                raw = os.pread(memory, _PATH_BYTES_MAX, arguments[_BY_PATH[name]])
+                return os.fsdecode(raw.partition(b"\0")[0])
+            return os.readlink(f"/proc/{thread}/fd/{arguments[0]}")  # noqa: PTH115 - it is fast
+        except OSError:
+            return None
+
+
+ERRORS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
+    {
+        "read": (errno.EIO,),
+        "pread64": (errno.EIO,),
+        "fstat": (errno.EIO,),
+        "newfstatat": (errno.EIO, errno.EACCES),
+        "write": (errno.EIO, errno.ENOSPC),
+        "pwrite64": (errno.EIO, errno.ENOSPC),
+        "ftruncate": (errno.EIO, errno.ENOSPC),
+        "fsync": (errno.EIO, errno.ENOSPC),
+        "fdatasync": (errno.EIO, errno.ENOSPC),
+        "fcntl": (errno.ENOLCK, errno.EIO),
+        "flock": (errno.ENOLCK,),
+        "openat": (errno.EMFILE, errno.EIO, errno.ENOSPC),
+        "rename": (errno.EIO, errno.ENOSPC),
+        "unlink": (errno.EIO,),
+        "link": (errno.EIO, errno.ENOSPC),
+        "linkat": (errno.EIO, errno.ENOSPC),
+        "mkdir": (errno.ENOSPC, errno.EIO),
+        "statfs": (errno.EIO,),
+        "fstatfs": (errno.EIO,),
+    }
+)
+"""What each call is answered with: by a failing disk, a full one, a process or a machine at its limits."""
