@@ -18,7 +18,7 @@ from typing import Final
 
 from store import generation
 from store.comparison import everything
-from store.errors import JournalFailed, NotMended
+from store.errors import JournalFailed, NoJournal, NotMended
 from store.findings import Finding, Progress
 from store.folder import entered
 from store.head import Ledger, read_head, write_head
@@ -53,14 +53,14 @@ class Mended:
 def rebuild_file(settings: JournalSettings, progress: Report, *, now: datetime) -> Mended:
     """Look at a journal that no daemon uses, and make its projections again where something is wrong.
 
-    Returns when it is durable. Raises an `OpenRefused` for what is no journal of this folder, or is in use,
-    `NoRoomForGeneration`, `ScratchFailed`, or `NotMended` where the events do not lead to a sound journal:
-    then nothing was changed.
+    Returns when it is durable. Raises `NoJournal` where there has never been one, an `OpenRefused` for what
+    is no journal of this folder, or is in use, `NoRoomForGeneration`, `ScratchFailed`, or `NotMended` where
+    the events do not lead to a sound journal: then nothing was changed.
     """
     with entered(settings) as folder:
         identity = read_identity(folder.path)
         if identity is None or identity.journal is None:
-            return Mended(found=(), left=(), journal=None)
+            raise NoJournal(folder.path)
         path = identity.path(folder.path)
         key, lost = folder_key(folder.path, inspect(path, identity, tail=False))
         with looking(path) as connection:

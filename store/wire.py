@@ -70,7 +70,7 @@ def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
     """
     try:
         event = BY_KIND[kind]
-        values = {**_ABSENT[kind], **data}
+        values: dict[str, Any] = {**_ABSENT[kind], **data}
         for name in _TUPLES[kind]:
             if (value := values.get(name)) is not None:
                 values[name] = tuple(value)
