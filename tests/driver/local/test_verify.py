@@ -72,7 +72,7 @@ async def test_what_is_wrong_is_a_line_each(tmp_path: Path) -> None:
         (b"{}", 200, None),
         (b"[]", 422, "invalid_body"),
         (b"{", 422, "invalid_body"),
-        (b'{"deep":true}', 422, "invalid_body"),
+        (b'{"deeply":true}', 422, "invalid_body"),
         (b'{"a":1,"a":2}', 422, "invalid_body"),
         (b"\xff", 422, "invalid_body"),
         (b"x" * 65_537, 413, "body_too_large"),
