@@ -9,6 +9,10 @@ SQLite takes the frames up to the first one whose checksum is wrong for the end 
 behind it. After a power loss that is right: the transaction that was being written is torn. But a transaction
 is only begun when the one before it is on the disk. So where, behind that point, a whole transaction and the
 beginning of another stand, something that had been promised is lost: the file was damaged, not torn.
+
+A torn write leaves whole sectors, new ones and old ones. Where a sector ends within a frame's header, before
+the salts, a frame can seem to end a transaction and does not: what says so is left from an earlier use of the
+file. Such a frame is believed only if its checksum follows from that of the frame before it.
 """
 
 import os
@@ -19,6 +23,10 @@ from typing import Final
 
 HEADER: Final = struct.Struct(">IIIIIIII")
 FRAME: Final = struct.Struct(">IIIIII")
+SECTOR_BYTES: Final = 512
+"""What a disk writes as a whole, at least."""
+_SPLIT_AT: Final = SECTOR_BYTES - 8
+"""Where a frame begins in its sector whose salts stand in the next one."""
 _MAGIC: Final = frozenset({0x377F0682, 0x377F0683})
 _FORMAT: Final = 3_007_000
 _WORD: Final = 0xFFFF_FFFF
@@ -32,6 +40,9 @@ class WalHeader:
 
     page_bytes: int
     salts: tuple[int, int]
+    big: bool
+    """Whether checksums read the file's words as big-endian ones."""
+    checksum: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +70,14 @@ def read_header(path: Path) -> WalHeader | None:
         or _checksum(raw[:24], big=bool(magic & 1)) != (sum_1, sum_2)
     ):
         return None
-    return WalHeader(page_bytes=page_bytes, salts=(salt_1, salt_2))
+    return WalHeader(
+        page_bytes=page_bytes, salts=(salt_1, salt_2), big=bool(magic & 1), checksum=(sum_1, sum_2)
+    )
 
 
-def _checksum(raw: bytes, *, big: bool) -> tuple[int, int]:
+def _checksum(raw: bytes, *, big: bool, before: tuple[int, int] = (0, 0)) -> tuple[int, int]:
     words = struct.unpack(f"{'>' if big else '<'}{len(raw) // 4}I", raw)
-    first = second = 0
+    first, second = before
     for even, odd in zip(words[::2], words[1::2], strict=True):
         first = (first + even + second) & _WORD
         second = (second + odd + first) & _WORD
@@ -87,15 +100,22 @@ def read_frames(path: Path, header: WalHeader, valid: int) -> WalFrames:
     page_count = 0
     whole_behind = lost = False
     size = FRAME.size + header.page_bytes
+    before = header.checksum
     with path.open("rb", buffering=0) as file:
         count = (os.fstat(file.fileno()).st_size - HEADER.size) // size
         for index in range(count):
-            raw = os.pread(file.fileno(), FRAME.size, HEADER.size + index * size)
-            page, commit, salt_1, salt_2, _, _ = FRAME.unpack(raw)
+            at = HEADER.size + index * size
+            raw = os.pread(file.fileno(), FRAME.size, at)
+            page, commit, salt_1, salt_2, *checksum = FRAME.unpack(raw)
             if index < valid:
                 pages.add(page)
                 page_count = commit or page_count
             elif (salt_1, salt_2) == header.salts:
                 lost |= whole_behind
+                if commit and at % SECTOR_BYTES == _SPLIT_AT:
+                    content = os.pread(file.fileno(), header.page_bytes, at + FRAME.size)
+                    follows = _checksum(raw[:8] + content, big=header.big, before=before)
+                    commit = commit if follows == tuple(checksum) else 0
                 whole_behind |= bool(commit)
+            before = (checksum[0], checksum[1])
     return WalFrames(pages=frozenset(pages), page_count=page_count, commits_lost=lost)

@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 import sqlite3
+import struct
 import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
+from store.connection import PAGE_BYTES
 from store.errors import (
     FolderInsecure,
     FolderUnusable,
@@ -39,6 +41,7 @@ from store.errors import (
 from store.files import FIRST, shm, wal
 from store.inspection import TAIL
 from store.settings import JournalSettings
+from store.wal import FRAME, HEADER
 from tests.store.conftest import FILES, Open
 from tests.store.disk import IOERR_FSYNC, SQLITE_OK, failing_disk
 from tests.store.drafts import accepted, command_id, driver_started, recording, started, succeeded
@@ -311,6 +314,47 @@ async def test_a_torn_last_transaction_is_no_damage(opened: Open, state: Path, j
     log.write_bytes(content)
     async with opened() as journal:
         assert await journal.read(lambda view: view.last_seq) == 20 * 3 + 19 * 2
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_header_torn_between_two_sectors_ends_no_transaction(
+    opened: Open, state: Path, journal_file: Path, whole: bool
+) -> None:
+    """Its first half may be left from an earlier use of the `-wal`: only a checksum says whose end it is."""
+    large = [accepted(1_000), started(1_000), succeeded(1_000, result="x" * 300_000)]
+    copy = state.with_name("crashed")
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1)))
+        await journal.transact(recording(*large))
+        await to_thread.run_sync(shutil.copytree, state, copy)
+    await to_thread.run_sync(shutil.rmtree, state)
+    copy.rename(state)
+    log = wal(journal_file)
+    content = bytearray(log.read_bytes())
+    frames = range(HEADER.size, len(content), FRAME.size + PAGE_BYTES)
+    split = next(at for at in frames if at % 512 == 504)
+    content[split - 2_000] ^= 1  # a frame of the same transaction did not come
+    if whole:
+        seal(content, split)
+    else:
+        struct.pack_into(">I", content, split + 4, 70)
+    log.write_bytes(content)
+    if whole:
+        await refused(opened, WalDamaged, "would be lost", state)
+        return
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 1
+
+
+def seal(content: bytearray, at: int) -> None:
+    """Let a frame end a transaction, as SQLite does it: its checksum follows from the frame before it."""
+    struct.pack_into(">I", content, at + 4, 70)
+    first, second = struct.unpack_from(">II", content, at - PAGE_BYTES - 8)
+    words = [*struct.unpack_from("<2I", content, at), *struct.unpack_from("<1024I", content, at + FRAME.size)]
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFF_FFFF
+        second = (second + odd + first) & 0xFFFF_FFFF
+    struct.pack_into(">II", content, at + 16, first, second)
 
 
 async def test_a_file_cut_short_beside_a_whole_wal_is_refused(
