@@ -32,7 +32,6 @@ from tests.faults.scenarios import (
     SCENARIOS,
     NotRecorded,
     Recording,
-    Scenario,
     recorded,
     recorded_daemon,
 )
@@ -41,12 +40,12 @@ NAME: Final = "crash states"
 DAEMON: Final = "a daemon and its plane"
 WORKERS: Final = 2
 MODES: Final = ("nothing", "everything", "a prefix", "a subset", "a torn write", "torn writes")
-CONTROL_S: Final = 60.0
-"""How long a control may take: it ends once it has noticed something, which is after a second."""
+CONTROL_S: Final = 90.0
+"""How long a control may take: it ends once it has noticed something, which is after some seconds."""
+CONTROL_ROUND_S: Final = 8.0
 LATEST: Final = 3.0
 """When the lane ends at the latest, in parts of its time: recordings come on top of it."""
 BROKEN_MAX: Final = 40
-DRAWS: Final = 5
 AFTER_A_FAILURE: Final = 250
 _DENSE: Final = frozenset({"sync", "rename", "link", "unlink", "open", "truncate", "said"})
 
@@ -115,20 +114,27 @@ def _jobs(folder: Path, seed: int, seconds: float) -> list[Job]:
 
 
 def _work(job: Job, until: float) -> Tally:
-    chance = random.Random(job.seed)
-    tally = Tally(job.name)
+    tally, chance = Tally(job.name), random.Random(job.seed)
+    if job.control is None:
+        _attack(job, chance, tally, lambda: min(until, monotonic() + job.seconds))
+        return tally
+    until = monotonic() + job.seconds
+    while monotonic() < until and not tally.broken:  # its fault must fall where it matters: drawn anew
+        tally.failed.clear()
+        _attack(job, chance, tally, lambda: min(until, monotonic() + CONTROL_ROUND_S))
+    return tally
+
+
+def _attack(job: Job, chance: random.Random, tally: Tally, until: Callable[[], float]) -> None:
+    """Record, and explore for the time that there is then."""
     try:
         recording = _recorded(job, chance)
+        looker = Looker(job.folder)
+        explore(recording, looker, chance, tally, until(), stop_at=1 if job.control else BROKEN_MAX)
     except NotRecorded as error:
         tally.failed.append(str(error))
-        return tally
-    until = min(until, monotonic() + job.seconds)
-    looker = Looker(job.folder)
-    try:
-        explore(recording, looker, chance, tally, until, stop_at=1 if job.control else BROKEN_MAX)
     finally:
         shutil.rmtree(job.folder, ignore_errors=True)
-    return tally
 
 
 def _recorded(job: Job, chance: random.Random) -> Recording:
@@ -139,20 +145,8 @@ def _recorded(job: Job, chance: random.Random) -> Recording:
         recording = recorded_daemon(job.folder)
         job.folder.mkdir(mode=0o700)
         return recording
-    if job.control is not None:
-        return _controlled(CONTROLS[job.control], job, draw)
-    scenario = next(scenario for scenario in SCENARIOS if scenario.name == job.name)
-    return recorded(scenario, job.folder, job.seed, draw)
-
-
-def _controlled(scenario: Scenario, job: Job, draw: Callable[[int], int]) -> Recording:
-    """Record a control: its fault must fall where it is meant to, so it is drawn again where it did not."""
-    for chance in range(DRAWS):
-        try:
-            return recorded(scenario, job.folder, job.seed + chance, draw)
-        except NotRecorded:
-            shutil.rmtree(job.folder)
-    return recorded(scenario, job.folder, job.seed, draw)
+    known = {**CONTROLS, **{scenario.name: scenario for scenario in SCENARIOS}}
+    return recorded(known[job.control or job.name], job.folder, chance.randrange(1 << 30), draw)
 
 
 def explore(

@@ -6,259 +6,32 @@ a process is forked from a warm one; `notifier` has the kernel ask us about its 
 * the process ends within its time, with an exit code that the documentation names: 0 where the call did not
   matter, 70 and 71 for the journal, 2 for a start that was refused; never with a traceback;
 * after an error of a write or an fsync of the journal it does not go on;
-* the next start, without the error, has everything that anybody was told (I5), whole, and goes on.
-
-A life that was refused or failed may be followed by another one under the same error before that.
+* the next start, without the error, has everything that anybody was told (I5), whole, and goes on;
+* of a daemon, all that it accepted is answered in the end, no effect was without its intent or came twice,
+  and no receipt lies (I1 to I4).
 """
 
-import contextlib
-import errno
 import os
-import random
-import shutil
-import signal
-import socket
 import tempfile
-import threading
-import traceback
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
-from tests.faults import journal_life, notifier
+from tests.faults import daemon_errors, journal_errors
+from tests.faults.journal_errors import Tally
 from tests.faults.lane import Report
-from tests.faults.look import Answer, Looker
-from tests.faults.notifier import ERRORS, Call, Judge, Supervisor
-from tests.faults.promises import Promises, lines
 
 NAME: Final = "errors"
 WORKERS: Final = 2
-HANG_S: Final = 20.0
-CODES: Final = frozenset({0, 2, 70, 71})
-STOPPING: Final = frozenset({"fsync", "fdatasync", "pwrite64"})
-"""After an error of these, on the journal or its `-wal`, nobody goes on."""
-ACTIONS: Final = 6
-KILLED_AT: Final = 12
 WANTED: Final = frozenset(
     {
-        "EIO", "ENOSPC", "EMFILE", "ENOLCK", "once", "for ever", "exit code 0", "exit code 2", "exit code 70",
-        "a new generation", "a second life under the same error", "caught: verdict_from_memory",
+        "EIO", "ENOSPC", "EMFILE", "ENOLCK", "once", "for ever", "a new generation",
+        "exit code 0", "exit code 2", "exit code 70", "a second life under the same error",
+        "daemon: exit code 70", "daemon: exit code 2", "daemon: effects", "caught: verdict_from_memory",
     }
 )  # fmt: skip
-BROKEN_MAX: Final = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """What is to happen."""
-
-    call: str
-    number: int
-    """The n-th call of that kind, from 1."""
-    error: int
-    for_ever: bool
-
-    def __str__(self) -> str:
-        often = "for ever" if self.for_ever else "once"
-        return f"{errno.errorcode[self.error]} at {self.call} {self.number} {often}"
-
-
-@dataclass(slots=True)
-class Trap:
-    """Answers with the error where it is due, and remembers where that was."""
-
-    fault: Fault | None
-    passed: int = 0
-    fired: list[Call] = field(default_factory=list[Call])
-
-    def __call__(self, call: Call) -> int:
-        if self.fault is None or call.name != self.fault.call:
-            return 0
-        self.passed += 1
-        if self.passed == self.fault.number or (self.fault.for_ever and self.passed > self.fault.number):
-            self.fired.append(call)
-            return self.fault.error
-        return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A life that is over."""
-
-    code: int | None
-    """None: it hung, and was killed."""
-    said: str
-    calls: Sequence[Call]
-
-
-def life(root: Path, name: str, seed: int, judge: Judge, weakness: str | None = None) -> Ended:
-    """Fork a life of a journal below `root`, and decide about its calls until it has ended."""
-    ours, theirs = socket.socketpair()
-    output = root / "output"
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        _be_the_life(theirs, output, root, name, seed, weakness)
-    theirs.close()
-    _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
-    ours.close()
-    supervisor = Supervisor(pid, listener, str(root), judge)
-    hung = threading.Event()
-
-    def kill() -> None:
-        hung.set()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-    timer = threading.Timer(HANG_S, kill)
-    timer.start()
-    supervisor.serve()
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    timer.cancel()
-    timer.join()
-    return Ended(
-        code=None if hung.is_set() else code, said=output.read_text(errors="replace"), calls=supervisor.calls
-    )
-
-
-def _be_the_life(
-    channel: socket.socket, output: Path, root: Path, name: str, seed: int, weakness: str | None
-) -> None:
-    code = 1
-    try:
-        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-        notifier.submit(channel)
-        code = journal_life.main([str(root), name, str(seed), *([weakness] if weakness else [])], ACTIONS)
-    except BaseException:  # noqa: BLE001 - a forked copy must not go on as if it were its parent
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-# ------------------------------------------------------------ one injection
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a worker did."""
-
-    tried: int = 0
-    lives: int = 0
-    fired: Counter[str] = field(default_factory=Counter[str])
-    reached: Counter[str] = field(default_factory=Counter[str])
-    broken: list[str] = field(default_factory=list[str])
-    slowest_s: float = 0.0
-
-
-@dataclass(slots=True)
-class Worker:
-    """One process of the lane."""
-
-    folder: Path
-    seed: int
-    weakness: str | None = None
-    tally: Tally = field(default_factory=Tally)
-    counts: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
-    templates: dict[str, Path] = field(default_factory=dict[str, Path])
-    promises: dict[str, Promises] = field(default_factory=dict[str, Promises])
-
-    def work(self, until: float) -> Tally:
-        """Inject until the time is over."""
-        chance = random.Random(self.seed)
-        self.prepare()
-        while monotonic() < until and len(self.tally.broken) < BROKEN_MAX:
-            start = chance.choice(("new", "used", "used", "killed"))
-            name = chance.choice(("plain", "plain", "plain", "histories"))
-            call = chance.choice([call for call in ERRORS if self.counts[start][call]])
-            fault = Fault(
-                call=call,
-                number=chance.randint(1, self.counts[start][call]),
-                error=chance.choice(ERRORS[call]),
-                for_ever=chance.random() < (0.1 if call == "fcntl" else 0.4),  # SQLite waits 10 s for a lock
-            )
-            self.one(start, name, fault, chance.randrange(1 << 30))
-        return self.tally
-
-    def prepare(self) -> None:
-        """Make what lives begin with: no journal, a used one, and one whose last life was killed."""
-        for start in ("new", "used", "killed"):
-            root = self.folder / start
-            root.mkdir(mode=0o700)
-            (root / "backups").mkdir()
-            self.promises[start] = Promises()
-            if start != "new":
-                shutil.copytree(self.folder / "new", root, dirs_exist_ok=True)
-                judge = Trap(Fault(call="fdatasync", number=KILLED_AT, error=notifier.KILL, for_ever=False))
-                ended = life(root, "plain", self.seed, judge if start == "killed" else Trap(None))
-                self.promises[start] = lines(ended.said.splitlines(), Promises())
-            self.templates[start] = root
-            counted = life(self._copy(start), "plain", self.seed + 1, Trap(None))
-            assert counted.code == 0, counted.said
-            self.counts[start] = Counter(call.name for call in counted.calls)
-
-    def _copy(self, start: str) -> Path:
-        root = self.folder / "root"
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(self.templates[start], root)
-        return root
-
-    def one(self, start: str, name: str, fault: Fault, seed: int) -> None:
-        """Let one fault happen, and look at everything."""
-        began, tally = monotonic(), self.tally
-        root, trap = self._copy(start), Trap(fault)
-        ended = life(root, name, seed, trap, self.weakness)
-        tally.tried += 1
-        tally.lives += 1
-        wrong = _judged(ended, trap)
-        told = lines(ended.said.splitlines(), self.promises[start])
-        if trap.fired:
-            tally.fired[errno.errorcode[fault.error]] += 1
-            tally.fired["for ever" if fault.for_ever else "once"] += 1
-            tally.reached[f"exit code {ended.code}"] += 1
-            if fault.for_ever and ended.code:
-                again = Trap(Fault(call=fault.call, number=1, error=fault.error, for_ever=True))
-                second = life(root, name, seed + 1, again, self.weakness)
-                tally.lives += 1
-                tally.reached["a second life under the same error"] += bool(again.fired)
-                wrong += [f"second life: {text}" for text in _judged(second, again)]
-                told = lines(second.said.splitlines(), told)
-        wrong += told.broken(self._look(root))
-        tally.slowest_s = max(tally.slowest_s, monotonic() - began)
-        if wrong:
-            place = f"{fault} ({[f'{call.name} {call.path}' for call in trap.fired[:2]]})"
-            tally.broken.append(f"{start} journal, {name}, life {seed}, {place}: {'; '.join(wrong)[:900]}")
-
-    def _look(self, root: Path) -> Answer:
-        looker = Looker(self.folder / "look")
-        looker.root.mkdir(mode=0o700, exist_ok=True)
-        answer = looker.look_at(root)
-        self.tally.reached["a new generation"] += any((root / "state").glob("journal-*.db"))
-        return answer
-
-
-def _judged(ended: Ended, trap: Trap) -> list[str]:
-    """What is wrong with how a life ended."""
-    if ended.code is None:
-        return [f"it hung for {HANG_S:g} s"]
-    if ended.code not in CODES:
-        return [f"exit code {ended.code}: {ended.said[-700:]}"]
-    if ended.code == 0 and any(call.name in STOPPING and _is_journal(call.path) for call in trap.fired):
-        return ["it went on after an error of the journal"]
-    return []
-
-
-def _is_journal(path: str) -> bool:
-    return path.startswith("state/") and path.endswith((".db", ".db-wal"))
-
-
-# ------------------------------------------------------------ the lane
 
 
 def run(seed: int, seconds: float) -> Report:
@@ -268,29 +41,10 @@ def run(seed: int, seconds: float) -> Report:
         tempfile.TemporaryDirectory(prefix="effectd-faults-", dir=memory) as folder,
         ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers,
     ):
-        control = workers.submit(_control, Path(folder) / "control", seed)
-        jobs = [workers.submit(_work, Path(folder) / f"{n}", seed + n, seconds) for n in range(WORKERS)]
-        tallies, noticed = [job.result() for job in jobs], control.result()
-    return _report(seed, tallies, noticed)
-
-
-def _work(folder: Path, seed: int, seconds: float) -> Tally:
-    folder.mkdir(mode=0o700)
-    return Worker(folder, seed).work(monotonic() + seconds)
-
-
-def _control(folder: Path, seed: int) -> Tally:
-    """Take away that a failed commit stops everything: it must be noticed."""
-    folder.mkdir(mode=0o700)
-    worker = Worker(folder, seed, weakness="verdict_from_memory")
-    worker.prepare()
-    for number in range(1, 30):
-        worker.one(
-            "used", "plain", Fault(call="fdatasync", number=number, error=errno.EIO, for_ever=False), seed + 7
-        )
-        if worker.tally.broken:
-            break
-    return worker.tally
+        control = workers.submit(journal_errors.control, Path(folder) / "control", seed)
+        journal = workers.submit(journal_errors.work, Path(folder) / "journal", seed, seconds)
+        daemon = workers.submit(daemon_errors.work, seed, seconds)
+        return _report(seed, (journal.result(), daemon.result()), control.result())
 
 
 def _report(seed: int, tallies: Sequence[Tally], control: Tally) -> Report:
@@ -304,8 +58,8 @@ def _report(seed: int, tallies: Sequence[Tally], control: Tally) -> Report:
     injected = report.fired["once"] + report.fired["for ever"]
     report.tried = (
         f"{sum(t.tried for t in tallies):,} points tried, {injected:,} errors injected, in "
-        f"{sum(t.lives for t in tallies):,} lives of a journal; the slowest took "
-        f"{max(t.slowest_s for t in tallies):.1f} s"
+        f"{sum(t.lives for t in tallies):,} lives, {tallies[1].lives:,} of them of a daemon; "
+        f"the slowest took {max(t.slowest_s for t in tallies):.1f} s"
     )
     report.notes.append(f"without fail-stop: {(control.broken or ['NOTHING'])[0][:300]}")
     return report

@@ -21,6 +21,7 @@ from tests.system.zygote import ROOT, Zygote
 WATCHED: Final = ("state", "backups")
 KILL: Final = "fdatasync:signal=SIGKILL:when={}"
 FAIL: Final = "fsync,fdatasync:error=EIO:when={}"
+FAIL_COMMIT: Final = "fdatasync:error=EIO:when={}"
 CALLS: Final = 30
 
 
@@ -97,7 +98,7 @@ CONTROLS: Final[Mapping[str, Scenario]] = MappingProxyType(
         "no_new_generation": Scenario(
             name="no new generation",
             before=("plain",),
-            lives=(Life(inject=FAIL, codes=(70,), most=40), PLAIN),
+            lives=(Life(inject=FAIL_COMMIT, codes=(70,), most=40), PLAIN),
             weakness="no_new_generation",
         ),
     }

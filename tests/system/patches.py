@@ -5,6 +5,7 @@ product has no switch for any of them: they reach into its modules from here.
 """
 
 import os
+import socket
 import sqlite3
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -34,6 +35,7 @@ from store.head import Ledger
 from store.records import JournalId, OperationId, Origin
 from store.transaction import Transaction
 from store.writer import Writer
+from tests.faults.notifier import submit
 
 
 def no_intent_commit() -> None:
@@ -213,6 +215,13 @@ def traced() -> None:
     trace.set_tracer_provider(provider)
 
 
+def asks_about_calls() -> None:
+    """Have the kernel ask whoever listens on a socket about each file call (`tests.faults.notifier`)."""
+    channel = socket.socket(socket.AF_UNIX)
+    channel.connect(os.environ["EFFECTD_FAULTS_CHANNEL"])
+    submit(channel)
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
@@ -232,6 +241,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             no_burials,
             traced,
             a_backup_goes_on,
+            asks_about_calls,
         )
     }
 )
