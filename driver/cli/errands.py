@@ -21,7 +21,7 @@ from driver.cli.ops import operation_of
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.plain import plain
-from driver.cli.replies import CommandGiven, CommandReply, Event, RunCommandGiven
+from driver.cli.replies import CommandGiven, CommandReply, Event, RunCommandGiven, Story
 from store.events import ApprovalRequested, CommandFailed
 from store.records import COMPENSATION_PREFIX
 
@@ -67,6 +67,8 @@ def probe(config_file: Path, wanted: str, *, as_json: bool, no_wait: bool) -> No
         operation_id = operation_of(client, wanted)
         given = give(client, operation_id, "probe")
         result = None if no_wait else receipt(client, given)
+        if result is not None:
+            result["detail"] = _detail(client, operation_id, result["verdict"])
     if as_json:
         write_json({"command_id": given.command_id, "operation_id": given.operation_id, **(result or {})})
     elif result is None:
@@ -74,9 +76,15 @@ def probe(config_file: Path, wanted: str, *, as_json: bool, no_wait: bool) -> No
             [views.line(("Asked", "bold green"), f": {given.operation_id} (recorded as {given.command_id}).")]
         )
     else:
-        verdict, detail = str(result["verdict"]), str(result["detail"])
+        verdict, detail = str(result["verdict"]), str(result["detail"] or "the detail was erased")
         style = {"undetermined": "yellow", "duplicated": "bold red"}.get(verdict, "bold green")
         show([views.line((verdict.capitalize(), style), f": {given.operation_id}: {detail}.")])
+
+
+def _detail(client: LocalClient, operation_id: str, verdict: JsonValue) -> str | None:
+    """Return what the newest look with this verdict says for people: receipts do not hold it."""
+    told = client.read(Story, f"/v1/operations/{quote(operation_id, safe='')}")
+    return next((look.detail for look in reversed(told.probes) if look.verdict == verdict), None)
 
 
 def give(client: LocalClient, operation_id: str, name: str) -> CommandGiven:

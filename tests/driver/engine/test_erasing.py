@@ -112,7 +112,26 @@ async def test_what_is_said_later_is_not_kept(tmp_path: Path) -> None:
             data={"operation_id": found.operation_id, "metadata": {"title": WORD}},
         )
         await rig.intake.deliver([frame])
-        assert (await receipt(rig, "annotate-1"))["data"]["result"]["metadata"] == {}
+        assert (await receipt(rig, "annotate-1"))["kind"] == "command.completed"
+    assert not held(tmp_path)
+
+
+async def test_what_another_run_noted_is_not_kept(tmp_path: Path) -> None:
+    """The host's reference stands in the operation's event, and in no receipt of another run."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        await rig.intake.deliver([call()])
+        found = await rig.settled()
+        frame = CommandFrame(
+            command_id=CommandId("annotate-1"),
+            run_id=RunId("desk"),
+            kind="operation.annotate",
+            data={"operation_id": found.operation_id, "metadata": {"title": WORD, "url": WORD}},
+        )
+        await rig.intake.deliver([frame])
+        assert (await rig.operation()).metadata == {"title": WORD, "url": WORD}
+        await acknowledge(rig)
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        assert (await receipt(rig, "erase-1"))["data"]["result"]["erased"] == 1
     assert not held(tmp_path)
 
 

@@ -23,7 +23,7 @@ from driver.engine.probing import LOOKS_MAX
 from driver.providers.protocol import Progress
 from store.events import Draft, OperationReconciled
 from store.lifecycle import Effect, Source, State
-from store.records import JsonObject, OperationId
+from store.records import JsonObject, OperationId, RunId
 from store.transaction import Transaction
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
 
@@ -466,13 +466,31 @@ async def test_a_look_can_be_asked_for(tmp_path: Path) -> None:
         told = await receipt(rig)
         ended = await rig.operation()
     assert told["kind"] == "command.completed"
-    assert told["result"] == {
-        "operation_id": operation_id,
-        "verdict": "occurred",
-        "matches": 1,
-        "detail": "1 match",
-    }
+    assert told["result"] == {"operation_id": operation_id, "verdict": "occurred", "matches": 1}
     assert (ended.effect, ended.effect_by) == (Effect.OCCURRED, Source.PROBE)
+
+
+async def test_what_a_look_quotes_is_erased_with_what_it_was_about(tmp_path: Path) -> None:
+    """A detail may hold the provider's own words: no receipt of another run has them."""
+    quoted = PeerError(code=-32603, message="canary-word")
+    async with engine(tmp_path, world(quoted), contract=PROBED, others=READ) as rig:
+        operation_id = await unsettled(rig)
+        desk = RunId("desk")
+        await rig.intake.deliver(
+            [command("operation.probe", "probe-1", run_id=desk, operation_id=operation_id)]
+        )
+        assert (await receipt(rig))["kind"] == "command.completed"
+        looks = await data_of(rig, "operation.probed")
+        assert all("canary-word" in str(look["detail"]) for look in looks)
+        settled = {"operation_id": operation_id, "effect": "none", "actor": "ann", "note": "looked myself"}
+        await rig.intake.deliver([command("operation.reconcile", "verdict-1", **settled)])
+        await rig.journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        erased = (await receipt(rig, "erase-1"))["result"]
+        assert isinstance(erased, dict)
+        assert erased["erased"] == 1
+    files = (tmp_path / "state").iterdir()
+    assert not any(b"canary-word" in file.read_bytes() for file in files if file.is_file())
 
 
 async def test_a_look_at_what_is_settled_changes_nothing(tmp_path: Path) -> None:

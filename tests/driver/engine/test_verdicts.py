@@ -295,10 +295,12 @@ async def test_an_annotation_is_kept_told_and_replaced_at_any_time(tmp_path: Pat
         )
         found = await rig.operation()
         words = await said(rig, "operation.annotated")
-        kind, data = await receipt(rig, "a-3")
+        first, again = await receipt(rig, "a-2"), await receipt(rig, "a-3")
     assert found.metadata == both
     assert words == [{"metadata": {"id": "42"}}, {"metadata": both}]
-    assert (kind, data["result"]) == ("command.completed", {"operation_id": operation_id, "metadata": both})
+    for (kind, data), recorded in ((first, True), (again, False)):
+        assert kind == "command.completed"
+        assert data["result"] == {"operation_id": operation_id, "recorded": recorded}
 
 
 async def test_the_local_desk_says_what_came_of_a_verdict(tmp_path: Path) -> None:

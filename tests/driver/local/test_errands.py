@@ -99,6 +99,7 @@ async def test_a_person_waits_for_what_was_found(tmp_path: Path) -> None:
         await rig.reaches("operation.probed", 4)
     told = json.loads(twice.stdout)
     assert (told["verdict"], told["matches"], told["operation_id"]) == ("duplicated", 2, operation_id)
+    assert told["detail"].startswith("2 matches")
     assert set(json.loads(asked.stdout)) == {"command_id", "operation_id"}
 
 
