@@ -5,6 +5,8 @@ Part of `supervisor.models`; imports `supervisor.prompt` and its siblings.
 The program gets one object: `prompt_version`, `system`, `messages` (`role` and `content`, the wall in the
 first of them) and `answer_schema`. It prints the answer and exits 0, within `timeout_s`. It runs in a session
 of its own, which is killed as a whole at the end, and gets no environment but a path, a home and the like.
+Its exit ends the answer, whoever else holds its output open: what still comes is read for `LINGER_S`. A child
+that began a session of its own is not known here, and may outlive it; nobody listens to it any more.
 """
 
 import os
@@ -27,6 +29,8 @@ from supervisor.quoting import dumps
 NAME: Final = "command"
 PASSED_ON: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "USER")
 """Variables that a program may need to run at all; others could hold a secret."""
+LINGER_S: Final = 0.5
+"""How long the output of a program that has exited is read where a child of it keeps that open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +107,18 @@ async def _converse(process: Process, spoken: bytes) -> str:
             if len(found) > ANSWER_BYTES_MAX:
                 return
 
+    async def linger() -> None:
+        await process.wait()
+        await anyio.sleep(LINGER_S)
+        tasks.cancel_scope.cancel()
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
+        tasks.start_soon(linger)
         await read()
-        if len(found) > ANSWER_BYTES_MAX:
-            tasks.cancel_scope.cancel()
+        if len(found) <= ANSWER_BYTES_MAX:
+            await process.wait()
+        tasks.cancel_scope.cancel()
     if len(found) > ANSWER_BYTES_MAX:
         raise ModelFailed(NAME, f"answered more than {ANSWER_BYTES_MAX:,} bytes")
     code = await process.wait()

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -365,6 +366,28 @@ async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) 
             await program(tmp_path, code, timeout_s=3.0).judge(given.wall)
         for pid in map(int, pids.read_text().split()):
             await _end_of(pid)
+
+
+@pytest.mark.parametrize("own_session", [False, True], ids=["of its session", "of one of its own"])
+async def test_a_child_that_holds_the_output_open_costs_no_answer(
+    tmp_path: Path, *, own_session: bool
+) -> None:
+    """The program's exit ends its answer; a child of its session ends with it, and no other is waited for."""
+    pids = tmp_path / "pids"
+    child = "[sys.executable, '-I', '-S', '-c', 'import time; time.sleep(600)']"
+    code = ANSWERS + (
+        f"\nimport subprocess\nchild = subprocess.Popen({child}, start_new_session={own_session})\n"
+        f"open({str(pids)!r}, 'w').write(str(child.pid))"
+    )
+    async with asked(tmp_path) as given:
+        try:
+            judged = await program(tmp_path, code, timeout_s=PATIENCE_S).judge(given.wall)
+        finally:
+            pid = int(pids.read_text())
+            if own_session:
+                os.kill(pid, signal.SIGKILL)
+            await _end_of(pid)
+        assert effects(given.wall, judged) == [Effect.NONE, Effect.NONE]
 
 
 async def _end_of(pid: int) -> None:

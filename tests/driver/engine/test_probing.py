@@ -482,8 +482,17 @@ async def test_what_a_look_quotes_is_erased_with_what_it_was_about(tmp_path: Pat
         assert (await receipt(rig))["kind"] == "command.completed"
         looks = await data_of(rig, "operation.probed")
         assert all("canary-word" in str(look["detail"]) for look in looks)
-        settled = {"operation_id": operation_id, "effect": "none", "actor": "ann", "note": "looked myself"}
-        await rig.intake.deliver([command("operation.reconcile", "verdict-1", **settled)])
+        said = [
+            command(
+                "operation.reconcile",
+                "verdict-1",
+                operation_id=operation_id,
+                effect="none",
+                actor="ann",
+                note="no",
+            )
+        ]
+        await rig.intake.deliver(said)
         await rig.journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
         await rig.intake.deliver([command("run.erase", "erase-1")])
         erased = (await receipt(rig, "erase-1"))["result"]
