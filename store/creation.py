@@ -50,6 +50,7 @@ def create(
             raise JournalFailed(
                 during="its creation", detail="SQLite could not bring the new journal into one file"
             )
+    wal(fresh).unlink(missing_ok=True)  # it is empty, and SQLite keeps to itself that it could not remove it
     fresh.rename(folder / FIRST)
     sync_folder(folder)
     made = Identity(file_id=making.file_id, journal=FIRST)
