@@ -27,6 +27,7 @@ from tests.system.zygote import Zygote
 COMMANDS: Final = 6
 PATIENCE_S: Final = 20.0
 CHANNEL: Final = "EFFECTD_FAULTS_CHANNEL"
+ONLY: Final = "EFFECTD_FAULTS_CALL"
 
 
 def work(seed: int, seconds: float) -> Tally:
@@ -96,7 +97,7 @@ async def _life(made: Sandbox, plane: ScriptedPlane, trap: Trap) -> tuple[list[C
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(path))
         door.listen()
-        life = made.start(patch="asks_about_calls", **{CHANNEL: str(path)})
+        life = made.start(patch="asks_about_calls", **{CHANNEL: str(path), ONLY: trap.only})
         supervisor = await to_thread.run_sync(_admitted, door, life, made.root, trap)
     hung = False
     async with anyio.create_task_group() as tasks:

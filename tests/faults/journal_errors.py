@@ -21,7 +21,7 @@ from typing import Final
 
 from tests.faults import journal_life, notifier
 from tests.faults.look import Answer, Looker
-from tests.faults.notifier import ERRORS, Call, Judge, Supervisor
+from tests.faults.notifier import ERRORS, Call, Supervisor
 from tests.faults.promises import Promises, lines
 
 HANG_S: Final = 20.0
@@ -56,6 +56,11 @@ class Trap:
     passed: int = 0
     fired: list[Call] = field(default_factory=list[Call])
 
+    @property
+    def only(self) -> str:
+        """The kind of call that it waits for; an empty text where it counts all."""
+        return "" if self.fault is None else self.fault.call
+
     def __call__(self, call: Call) -> int:
         if self.fault is None or call.name != self.fault.call:
             return 0
@@ -76,14 +81,14 @@ class Ended:
     calls: Sequence[Call]
 
 
-def life(root: Path, name: str, seed: int, judge: Judge, weakness: str | None = None) -> Ended:
+def life(root: Path, name: str, seed: int, judge: Trap, weakness: str | None = None) -> Ended:
     """Fork a life of a journal below `root`, and decide about its calls until it has ended."""
     ours, theirs = socket.socketpair()
     output = root / "output"
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _be_the_life(theirs, output, root, name, seed, weakness)
+        _be_the_life(theirs, judge.only, output, root, name, seed, weakness)
     theirs.close()
     _, (listener,), _, _ = socket.recv_fds(ours, 1, 1)
     ours.close()
@@ -107,14 +112,14 @@ def life(root: Path, name: str, seed: int, judge: Judge, weakness: str | None = 
 
 
 def _be_the_life(
-    channel: socket.socket, output: Path, root: Path, name: str, seed: int, weakness: str | None
+    channel: socket.socket, only: str, output: Path, root: Path, name: str, seed: int, weakness: str | None
 ) -> None:
     code = 1
     try:
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
-        notifier.submit(channel)
+        notifier.submit(channel, only)
         code = journal_life.main([str(root), name, str(seed), *([weakness] if weakness else [])], ACTIONS)
     except BaseException:  # noqa: BLE001 - a forked copy must not go on as if it were its parent
         traceback.print_exc()

@@ -219,7 +219,7 @@ def asks_about_calls() -> None:
     """Have the kernel ask whoever listens on a socket about each file call (`tests.faults.notifier`)."""
     channel = socket.socket(socket.AF_UNIX)
     channel.connect(os.environ["EFFECTD_FAULTS_CHANNEL"])
-    submit(channel)
+    submit(channel, os.environ["EFFECTD_FAULTS_CALL"])
 
 
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
