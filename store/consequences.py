@@ -55,13 +55,15 @@ def of_event(ledger: Ledger, fact: Fact, before: OperationRow, made: Projected) 
         if word is not None:
             yield word
     after = made.after
-    if after.ended_at is not None and (after.effect, after.settled) != (
-        before.record.effect,
-        before.record.settled,
-    ):
+    if after.ended_at is not None and _standing(after) != _standing(before.record):
         yield from of_run(ledger, before.run, before.record.run_id)
     if after.ended_at is not None and after.command_id.startswith(COMPENSATION_PREFIX):
         yield from _of_compensation(ledger, after)
+
+
+def _standing(operation: OperationRecord) -> tuple[object, ...]:
+    """What the operation's parent is judged by."""
+    return operation.effect, operation.effect_by, operation.settled
 
 
 def _of_compensation(ledger: Ledger, compensation: OperationRecord) -> Iterator[Draft]:

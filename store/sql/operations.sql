@@ -85,11 +85,31 @@ WHERE o.parent_operation_id = :parent AND o.operation_id <> :parent GROUP BY o.r
 SELECT
   count(*),
   coalesce(sum(o.ended_at IS NULL OR o.listed = 1 OR o.effect_by IS 'supervisor'), 0),
-  coalesce(sum(o.effect <> 'none' OR o.effect_by IS 'supervisor'), 0)
+  coalesce(sum(o.effect <> 'none' OR o.effect_by IS 'supervisor'), 0),
+  coalesce(max(o.effect_by IS 'operator'), 0),
+  coalesce(max(o.effect_by IS 'probe'), 0)
 FROM operations AS o
 WHERE
   o.run = :run AND o.operation_id <> :parent
   AND (o.parent_operation_id = :parent OR (o.parent_operation_id IS NULL AND :whole_run = 1));
+
+-- name: served_by
+-- The operations of other runs that an operation serves: its own parent; where it names none, those of its run.
+SELECT p.operation_id
+FROM operations AS o CROSS JOIN operations AS p ON p.operation_id = o.parent_operation_id
+WHERE o.operation_id = :operation
+UNION ALL
+SELECT p.operation_id
+FROM operations AS o CROSS JOIN operations AS s ON s.run = o.run
+CROSS JOIN operations AS p ON p.operation_id = s.parent_operation_id
+WHERE
+  o.operation_id = :operation AND o.parent_operation_id IS NULL AND s.parent_operation_id IS NOT NULL
+  AND p.run <> o.run;
+
+-- name: newest_operators_word
+SELECT e.actor
+FROM operations AS o CROSS JOIN evidence AS e ON e.operation = o.id
+WHERE o.operation_id = ? AND e.source = 'operator' ORDER BY e.seq DESC LIMIT 1;
 
 -- name: parents_of_ended_run
 SELECT o.parent_operation_id
