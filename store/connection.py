@@ -66,14 +66,21 @@ class JournalConnection(aiosqlite.Connection):
         done = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
         return cast("T", done)
 
-    async def abandon(self) -> None:
+    async def abandon(self, after: Callable[[], None] = lambda: None) -> None:
         """Close without the checkpoint that a close would do, so that neither file is written or removed.
 
         For after a failure, and for files that are not ours to change. SQLite looks at its interrupt flag
         before it copies the first page of a checkpoint; the flag stands until the next statement, and there
-        is none.
+        is none. Where there is no page to copy, SQLite removes the `-wal` all the same. `after` runs in the
+        thread once the file is closed.
         """
-        await self.run(sqlite3.Connection.interrupt)
+
+        def leave(connection: sqlite3.Connection) -> None:
+            connection.interrupt()
+            connection.close()
+            after()
+
+        await self.run(leave)
         await self.close()
 
 

@@ -5,9 +5,10 @@ Part of `store`; imports its own modules. `opened_folder` blocks, and runs in a 
 
 import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from store.adoption import adopt, settle
 from store.connection import JournalConnection, configure, connect
 from store.creation import create
 from store.errors import FolderUnusable, IdentityMissing, JournalDamaged
-from store.folder import Folder, entered
+from store.folder import Folder, entered, unlink_durably
 from store.head import Ledger, read_head
 from store.identity import Identity, read_identity
 from store.inspection import inspect
@@ -115,13 +116,23 @@ async def open_connection(
     try:
         return connection, await connection.run(begin)
     except sqlite3.Error as error:
-        await connection.abandon()
+        await connection.abandon(partial(_unmark, opened.path))
         if error.sqlite_errorcode & 0xFF in _DAMAGE:
             raise JournalDamaged(opened.path, str(error)) from error
         raise failure(error, "opening") from error
     except OSError as error:
-        await connection.abandon()
+        await connection.abandon(partial(_unmark, opened.path))
         raise FolderUnusable(opened.folder.path, error) from error
     except BaseException:
-        await connection.abandon()
+        await connection.abandon(partial(_unmark, opened.path))
         raise
+
+
+def _unmark(path: Path) -> None:
+    """Remove the mark of a `-wal` that SQLite has removed at the close, as the file had all of its pages.
+
+    Else the next start would call that a loss.
+    """
+    with suppress(OSError):
+        if not files.wal(path).exists():
+            unlink_durably(files.unclean_mark(path))

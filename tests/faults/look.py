@@ -194,9 +194,10 @@ class _Inline:
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         return function(self._raw)
 
-    async def abandon(self) -> None:
+    async def abandon(self, after: Callable[[], None]) -> None:
         self._raw.interrupt()  # no checkpoint at the close, as `JournalConnection` has it
         self._raw.close()
+        after()
 
     async def close(self) -> None:
         self._raw.close()

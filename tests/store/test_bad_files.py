@@ -34,6 +34,7 @@ from store.errors import (
     JournalTruncated,
     NotAJournal,
     OpenRefused,
+    StoreError,
     WalDamaged,
     WalForeign,
     WalMissing,
@@ -43,7 +44,7 @@ from store.inspection import TAIL
 from store.settings import JournalSettings
 from store.wal import FRAME, HEADER
 from tests.store.conftest import FILES, Open
-from tests.store.disk import IOERR_FSYNC, SQLITE_OK, failing_disk
+from tests.store.disk import IOERR_FSYNC, IOERR_READ, SQLITE_OK, failing_disk
 from tests.store.drafts import accepted, command_id, driver_started, recording, started, succeeded
 
 pytestmark = pytest.mark.anyio
@@ -525,6 +526,46 @@ async def test_a_disk_that_fails_while_it_is_opened_is_a_refusal(
     assert passed == number
     async with opened() as journal:
         assert await journal.read(lambda view: view.last_seq) > 0
+
+
+async def test_a_start_that_fails_at_any_read_takes_nothing_from_the_next(
+    opened: Open, state: Path, journal_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the `-wal` was just begun anew: SQLite then removes it at the close, and leaves the mark."""
+    found = state.with_name("found")
+    with monkeypatch.context() as often:
+        often.setattr("store.writer.CHECKPOINT_PAGES", 0)
+        async with opened() as journal:
+            await journal.transact(recording(driver_started()))
+            await journal.read(lambda view: view.last_seq)  # it comes after the checkpoint
+            await to_thread.run_sync(shutil.copytree, state, found)
+    log = found / wal(journal_file).name
+    log.write_bytes(log.read_bytes()[: HEADER.size])
+    with failing_disk() as disk:
+        for count in range(1, 200):
+            await to_thread.run_sync(shutil.rmtree, state)
+            await to_thread.run_sync(shutil.copytree, found, state)
+            left = count
+
+            def fail(_: str) -> int:
+                nonlocal left
+                left -= 1
+                return SQLITE_OK if left else IOERR_READ
+
+            disk.on_read = fail
+            try:
+                async with opened():
+                    disk.on_read = lambda _: SQLITE_OK
+            except StoreError:
+                pass
+            disk.on_read = lambda _: SQLITE_OK
+            async with opened() as journal:
+                assert await journal.read(lambda view: view.last_seq) == 1, count
+            if left > 0:
+                break
+        else:
+            pytest.fail("no start ever came to its end")
+    assert count > 3
 
 
 async def test_a_creation_that_was_cut_off_is_made_again(opened: Open, state: Path) -> None:
