@@ -32,7 +32,7 @@ class Lane:
 
 LANES: Final[Mapping[str, Lane]] = MappingProxyType(
     {
-        crash_states.NAME: Lane(run=crash_states.run, seconds=120, needs=("strace",)),
+        crash_states.NAME: Lane(run=crash_states.run, seconds=100, needs=("strace",)),
         errors.NAME: Lane(run=errors.run, seconds=70, possible=notifier.is_available),
     }
 )

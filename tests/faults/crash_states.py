@@ -155,9 +155,11 @@ def explore(
     """Look at disks of a recording, round after round, until the time is over or enough is broken."""
     dense = _near(recording.steps)
     known = _known(recording, looker)
+    _check_model(recording, tally)
     points: set[int] = set()
     seen: set[tuple[bytes, int]] = set()
     tally.fired["failed fsyncs"] += recording.failed_syncs
+    tally.fired["lives killed"] += recording.killed
     while monotonic() < until and len(tally.broken) < stop_at:
         platter = Platter(recording.base)
         for index, step in enumerate(recording.steps):
@@ -178,8 +180,6 @@ def explore(
                     tally.broken.append(f"{place}: {'; '.join(wrong)[:600]} {recording.notes}")
             if monotonic() > until or len(tally.broken) >= stop_at:
                 break
-        else:
-            _check_model(platter, recording, tally)
     tally.points, tally.states = len(points), len(seen)
     tally.disks, tally.journals, tally.backups = (
         len(looker.answers),
@@ -194,8 +194,11 @@ def _known(recording: Recording, looker: Looker) -> frozenset[str]:
     return frozenset() if found is None else frozenset(found.wrong)
 
 
-def _check_model(platter: Platter, recording: Recording, tally: Tally) -> None:
+def _check_model(recording: Recording, tally: Tally) -> None:
     """With everything kept, the model must have the files that were really there."""
+    platter = Platter(recording.base)
+    for index, step in enumerate(recording.steps):
+        platter.apply(index, step)
     image = platter.build({item.index: WHOLE for item in platter.undecided()})
     found = {path: bytes(data) for path, data in image.files.items()}
     if found != recording.final:
@@ -282,7 +285,9 @@ def _ordered(kept: dict[int, int], undecided: Sequence[Undecided]) -> dict[int, 
 
 def _report(seed: int, jobs: Sequence[Job], found: Sequence[Tally]) -> Report:
     report = Report(name=NAME, seed=seed, tried="")
-    report.wanted = frozenset({"failed fsyncs", *MODES, *(f"caught: {name}" for name in CONTROLS)})
+    report.wanted = frozenset(
+        {"failed fsyncs", "lives killed", *MODES, *(f"caught: {name}" for name in CONTROLS)}
+    )
     real = [tally for job, tally in zip(jobs, found, strict=True) if job.control is None]
     for job, tally in zip(jobs, found, strict=True):
         if job.control is not None:
@@ -295,6 +300,8 @@ def _report(seed: int, jobs: Sequence[Job], found: Sequence[Tally]) -> Report:
         report.fired += tally.fired
         report.reached += tally.modes
         report.broken += tally.broken + tally.failed
+        if not tally.states:
+            report.broken.append(f"{tally.name}: nothing of it was explored")
         report.notes.append(
             f"{tally.name}: {tally.states:,} states at {tally.points:,} points, {tally.disks:,} disks, "
             f"{tally.journals:,} journals"

@@ -60,6 +60,8 @@ class Recording:
     final: Mapping[str, bytes]
     """What the files really were at the end: the model must come to the same."""
     failed_syncs: int
+    killed: int
+    """Lives that ended by SIGKILL."""
     notes: tuple[str, ...] = field(default=())
 
 
@@ -128,6 +130,7 @@ def recorded(scenario: Scenario, folder: Path, seed: int, draw: Callable[[int], 
     first = Promises(seq=0 if is_older else first.seq, chain=first.chain)
     logs: list[Path] = []
     notes: list[str] = []
+    killed = 0
     for number, life in enumerate(scenario.lives):
         logs.append(folder / f"log-{number}")
         inject = None if life.inject is None else life.inject.format(draw(life.most))
@@ -137,8 +140,9 @@ def recorded(scenario: Scenario, folder: Path, seed: int, draw: Callable[[int], 
             raise NotRecorded(
                 f"{scenario.name}, life {number}, {inject}: {done.returncode} {done.stderr[-2000:]}"
             )
+        killed += done.returncode in KILLED.codes[:2]
         notes.append(f"{life.name} {inject or ''}: {done.returncode}")
-    return _recording(scenario.name, root, logs, base, first, tuple(notes))
+    return _recording(scenario.name, root, logs, base, first, tuple(notes), killed)
 
 
 def _recording(
@@ -148,6 +152,7 @@ def _recording(
     base: Mapping[str, bytes],
     first: Promises,
     notes: tuple[str, ...],
+    killed: int,
 ) -> Recording:
     found = steps(logs, root, WATCHED)
     return Recording(
@@ -158,6 +163,7 @@ def _recording(
         final=contents(root),
         failed_syncs=sum(step.kind == "sync" and step.failed for step in found),
         notes=notes,
+        killed=killed,
     )
 
 
@@ -201,7 +207,7 @@ async def _daemon(folder: Path) -> Recording:
                     assert await life.stop() == 0, life.text
                 else:
                     await life.kill()
-            return _recording("a daemon and its plane", made.root, logs, {}, Promises(), ())
+            return _recording("a daemon and its plane", made.root, logs, {}, Promises(), (), 1)
     finally:
         zygote.close()
         shutil.rmtree(folder, ignore_errors=True)
