@@ -12,8 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from store.connection import lossless_text
-from store.findings import Finder, Progress, unreadable
+from store.findings import Finder, Progress, rows_of, unreadable
 from store.head import Ledger
 from store.rebuild import PROJECTIONS, Rebuilt, Unprojectable
 from store.tables import Row
@@ -98,8 +97,8 @@ class Comparison(Finder):
         """Compare the next page of a table; go on to the next one behind its last."""
         width = _KEYS[table]
         after = self._cursor or (-math.inf,) * width
-        columns, mine = _rows(kept, table, after)
-        _, theirs = _rows(made, table, after)
+        columns, mine = rows_of(kept, f"all_{table}", (*after, ROWS))
+        _, theirs = rows_of(made, f"all_{table}", (*after, ROWS))
         # what stands behind the end of a full page may be on the other side's next one
         ends = [rows[-1][:width] for rows in (mine, theirs) if len(rows) == ROWS]
         end = min(ends, default=None)
@@ -132,17 +131,6 @@ class Comparison(Finder):
 def everything(table: str) -> tuple[float, ...]:
     """Return the parameters with which `all_TABLE` yields every row."""
     return (-math.inf,) * _KEYS[table] + (-1,)
-
-
-def _rows(ledger: Ledger, table: str, after: tuple[float, ...]) -> tuple[tuple[str, ...], list[Row]]:
-    connection = ledger.connection
-    usual = connection.text_factory
-    connection.text_factory = lossless_text
-    try:
-        cursor = ledger.execute(f"all_{table}", (*after, ROWS))
-        return tuple(item[0] for item in cursor.description), cursor.fetchall()
-    finally:
-        connection.text_factory = usual
 
 
 def _pairs(

@@ -16,7 +16,7 @@ from typing import Final
 from store import chain
 from store.keys import DigestKey
 from store.lifecycle import State
-from store.records import Chain, Fence, JournalId, Timestamp
+from store.records import Chain, Fence, JournalId, RunId, Timestamp
 from store.statements import STATEMENTS
 
 FRAME_BYTES_BEFORE_WELCOME: Final = 65_536
@@ -164,6 +164,10 @@ def _base(connection: sqlite3.Connection) -> int:
     return int(rows[-1][3]) if rows else 0
 
 
+Parameters = tuple[object, ...] | dict[str, object]
+"""What a statement is run with."""
+
+
 @dataclass(slots=True)
 class Ledger:
     """The open journal as its owner's thread sees it: connection, head as of now, and the folder's key."""
@@ -181,6 +185,23 @@ class Ledger:
     rewritten: int = 0
     """How often something that was recorded was erased: what was read of it before does not hold any more."""
 
-    def execute(self, name: str, parameters: tuple[object, ...] | dict[str, object] = ()) -> sqlite3.Cursor:
+    def execute(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run the statement `name` of `store/sql/`."""
         return self.connection.execute(STATEMENTS[name], parameters)
+
+    def write(self, name: str, parameters: tuple[object, ...]) -> None:
+        """Run a statement that returns nothing."""
+        self.execute(name, parameters)
+
+    def insert(self, name: str, parameters: tuple[object, ...]) -> int:
+        """Run a statement that makes a row, whose rowid is the first parameter, or None; return the rowid."""
+        # not `fetchone`: what a statement returns has been written only when it has returned everything
+        return int(self.execute(name, parameters).fetchall()[0][0])
+
+    def touch_run(self, run_id: RunId, at: Timestamp) -> int:
+        """Note that something happened in a run, which is made with its first event; return its rowid."""
+        return self.insert("touch_run", (self.rows[0], run_id, at, at))
+
+    def count_in_run(self, run: int, operations: int, unsettled: int, at: Timestamp) -> None:
+        """Count so many more operations in a run, and unsettled ones."""
+        self.execute("count_in_run", (operations, unsettled, at, run))

@@ -13,13 +13,15 @@ started when it was given.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import singledispatch
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 from store.events import (
     ApprovalRequested,
     AttemptEnded,
+    CommandAccepted,
     EventData,
     LateResult,
     OperationAnnotated,
@@ -37,6 +39,7 @@ from store.lifecycle import (
     Judgement,
     Source,
     Standing,
+    State,
     advance,
     guards,
     is_erasable,
@@ -44,7 +47,16 @@ from store.lifecycle import (
     is_settled,
     judge,
 )
-from store.records import CommandId, OperationId, OperationRecord, Origin, RunId, StoredEvent, Timestamp
+from store.records import (
+    IDENTICAL_DEFAULT,
+    CommandId,
+    OperationId,
+    OperationRecord,
+    Origin,
+    RunId,
+    StoredEvent,
+    Timestamp,
+)
 
 MOVING: Final = frozenset(kind for _, kind in MOVES)
 """The kinds of event that move the state of an operation; the others must only find one."""
@@ -110,6 +122,47 @@ def source_of(actor: str) -> Source:
         raise ValueError(  # noqa: TRY003 - foreign
             f"the actor {actor!r} of a verdict begins with none of {', '.join(ACTORS)}"
         ) from None
+
+
+def new_operation(fact: Fact, data: CommandAccepted) -> OperationRecord:
+    """Return the operation that the acceptance of a call makes."""
+    assert fact.operation_id is not None
+    assert fact.command_id is not None
+    assert fact.run_id is not None
+    assert data.tool is not None
+    assert data.args_digest is not None
+    write = data.write is not False
+    return OperationRecord(
+        operation_id=fact.operation_id,
+        command_id=fact.command_id,
+        run_id=fact.run_id,
+        origin=fact.origin,
+        tool=data.tool,
+        args_digest=data.args_digest,
+        write=write,
+        identical=data.identical or IDENTICAL_DEFAULT,
+        repeat=data.repeat is True,
+        state=State.ACCEPTED,
+        effect=Effect.UNKNOWN,
+        effect_by=None,
+        best_effort=False,
+        settled=False,
+        guards=write,
+        reason=None,
+        error_means=None,
+        receipt=None,
+        attempt_count=0,
+        metadata=None,
+        accepted_seq=fact.seq,
+        started_seq=None,
+        result_seq=None,
+        accepted_at=fact.at,
+        started_at=None,
+        ended_at=None,
+        deadline_at=None,
+        expires_at=data.expires_at,
+        parent_operation_id=data.parent_operation_id,
+    )
 
 
 def follow(operation: OperationRecord, fact: Fact) -> dict[str, Any]:
@@ -199,15 +252,19 @@ def judged(operation: OperationRecord, changes: dict[str, Any], known: Iterable[
         judgement=judge(known, changes.get("attempt_count", operation.attempt_count)),
         error_means=changes.get("error_means", operation.error_means),
     )
-    return replace(
-        operation,
-        **changes,
-        effect=standing.judgement.effect,
-        effect_by=standing.judgement.by,
-        best_effort=standing.judgement.best_effort,
-        settled=is_settled(standing),
-        guards=guards(standing),
-    )
+    # `dataclasses.replace` takes twice as long
+    values: dict[str, Any] = dict(zip(_MEMBERS, _members(operation), strict=True))
+    values.update(changes)
+    values["effect"] = standing.judgement.effect
+    values["effect_by"] = standing.judgement.by
+    values["best_effort"] = standing.judgement.best_effort
+    values["settled"] = is_settled(standing)
+    values["guards"] = guards(standing)
+    return OperationRecord(**values)
+
+
+_MEMBERS: Final = tuple(item.name for item in fields(OperationRecord))
+_members: Final = attrgetter(*_MEMBERS)
 
 
 def listed(operation: OperationRecord) -> bool:

@@ -10,17 +10,17 @@ Identities come from the events' content, rowids from their rows; the journal's 
 
 import json
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, ParamSpec, cast
 
 from store import schema
+from store.batches import Batches
 from store.errors import ScratchFailed
 from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused, EventData
-from store.head import Head, Ledger, new_head
+from store.head import Head, new_head
 from store.lifecycle import State
 from store.projection import Fact, listed
-from store.records import OperationId, Origin, RunId
+from store.records import OperationId, Origin
 from store.tables import (
     OperationRow,
     Row,
@@ -35,15 +35,16 @@ from store.tables import (
 from store.view import View
 from store.wire import from_json
 
+P = ParamSpec("P")
+
 PROJECTIONS: Final = ("runs", "run_links", "commands", "operations", "attempts", "evidence")
 _CACHE_KIB: Final = 65_536
 """What the temporary database keeps in memory."""
 _CACHED_STATEMENTS: Final = 64
 _INDEXES: Final = "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
 
-
-_RECENT_MAX: Final = 256
-"""Operations, and runs, that are not read again for their next event."""
+_RECENT_MAX: Final = 1_024
+"""Operations that are not read again for their next event."""
 
 
 class _Counting(Head):
@@ -101,10 +102,8 @@ class Rebuilt:
         except sqlite3.OperationalError as error:
             raise ScratchFailed(str(error)) from error
         fresh = new_head(file_id=head.file_id, journal_id=head.journal_id, created_at=head.created_at)
-        self.ledger: Final = Ledger(self._connection, _Counting.of(fresh))
+        self.ledger: Final = Batches(self._connection, _Counting.of(fresh))
         self._has_histories: Final = view.base > 0
-        self._runs: Final[set[RunId]] = set()
-        """Some of those that are there."""
         self._recent: Final[dict[OperationId, OperationRow]] = {}
         """Operations as of their newest event."""
         self.after = 0
@@ -127,22 +126,25 @@ class Rebuilt:
         """Project the next events, at most `limit`; return how many there were. Raises `Unprojectable`."""
         rows = view.ledger.execute("events_to_project", (self.after, limit)).fetchall()
         for row in rows:
-            payload = self._payload(view, row)
-            try:
-                self._project(row, payload)
-            except sqlite3.OperationalError as error:
-                raise ScratchFailed(str(error)) from error
-            except Exception as error:
-                raise Unprojectable(row[0], error) from error
-            self.after = row[0]
+            payload = self._payload(view, row) if row[1] in _RECEIPTS else None
+            self._guarded(self._project, row, payload)
+        self._guarded(self.ledger.catch_up)
+        if rows:
+            self.after = rows[-1][0]
         return len(rows)
+
+    def _guarded(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except sqlite3.OperationalError as error:
+            raise ScratchFailed(str(error)) from error
+        except Exception as error:
+            raise Unprojectable(self.ledger.seq, error) from error
 
     def _payload(self, view: View, row: Row) -> bytes | None:
         """Return the `data` of the command that an event is the receipt of: it alone says how a run ended."""
-        _, kind, _, command, *_ = row
-        if kind not in _RECEIPTS:
-            return None
-        accepted = self.ledger.execute("acceptance_of", (command,)).fetchone()
+        self._guarded(self.ledger.catch_up)
+        accepted = self.ledger.execute("acceptance_of", (row[3],)).fetchone()
         found = None if accepted is None else view.ledger.execute("payload", accepted).fetchone()
         return None if found is None else found[0]
 
@@ -157,24 +159,20 @@ class Rebuilt:
 
     def _project(self, row: Row, payload: bytes | None) -> None:
         seq, kind, run, command, operation, body = row
-        frame: dict[str, Any] = json.loads(body.decode("ascii"))
+        ledger = self.ledger
+        ledger.seq = seq
+        frame: dict[str, Any] = _decode(body.decode("ascii"))[0]
         data = from_json(kind, frame["data"])
         if data.requeue_of is not None:
             return  # it reports again what was projected long since
-        ledger, fact = self.ledger, _fact(seq, frame, data)
+        fact = _fact(seq, frame, data)
+        ledger.rows = (run, command, operation)
         if fact.operation_id is not None and not isinstance(data, _OF_COMMANDS):
             self._project_operation(fact, fact.operation_id, terminal=bool(frame["terminal"]))
-            return
-        if fact.operation_id is not None:
-            self._recent.pop(fact.operation_id, None)
-        ledger.rows = (self._unless_known(run, fact.run_id), command, operation)
-        if isinstance(data, CommandAccepted | CommandRefused):
+        elif isinstance(data, CommandAccepted | CommandRefused):
             self._project_command(fact, data)
         elif isinstance(data, CommandCompleted | CommandFailed):
-            assert fact.command_id is not None
-            earlier = find_command(ledger, fact.command_id)
-            assert earlier is not None, "its command was never accepted"
-            project_command(ledger, fact, data, earlier, payload)
+            self._project_receipt(fact, data, payload)
         else:
             project_run(ledger, fact)
 
@@ -182,33 +180,55 @@ class Rebuilt:
         assert fact.command_id is not None
         # only a later history of the file takes a command again
         earlier = find_command(self.ledger, fact.command_id) if self._has_histories else None
-        if earlier is None:
-            project_new_command(self.ledger, fact, data)
-        else:
+        if earlier is not None:
+            self._forget(fact)
             project_again(self.ledger, fact, data, earlier)
+            return
+        made = project_new_command(self.ledger, fact, data)
+        if made.operation is not None:
+            self._remember(made.operation)
+
+    def _project_receipt(
+        self, fact: Fact, data: CommandCompleted | CommandFailed, payload: bytes | None
+    ) -> None:
+        assert fact.command_id is not None
+        self._forget(fact)
+        earlier = find_command(self.ledger, fact.command_id)
+        assert earlier is not None, "its command was never accepted"
+        project_command(self.ledger, fact, data, earlier, payload)
 
     def _project_operation(self, fact: Fact, operation_id: OperationId, *, terminal: bool) -> None:
         row = self._recent.pop(operation_id, None) or find_operation(self.ledger, operation_id)
         assert row is not None, "its operation was never accepted"
         made = project_operation(self.ledger, fact, row, terminal=terminal)
-        if not terminal:  # more follows, soon
-            if len(self._recent) == _RECENT_MAX:
-                self._recent.pop(next(iter(self._recent)))
-            self._recent[operation_id] = replace(row, record=made.after, listed=listed(made.after))
+        if terminal:
+            return  # what follows is rare, and has its receipt to look for
+        self._remember(
+            OperationRow(
+                made.after,
+                row.id,
+                row.command,
+                row.run,
+                receipt_seq=row.receipt_seq,
+                listed=listed(made.after),
+                known=made.known,
+            )
+        )
 
-    def _unless_known(self, run: int | None, run_id: RunId | None) -> int | None:
-        """Return the rowid that a run is to get; None where it has it already."""
-        if run_id is None or run_id in self._runs:
-            return None
-        known = self.ledger.execute("run", (run_id,)).fetchone() is not None
-        if len(self._runs) == _RECENT_MAX:
-            self._runs.clear()
-        self._runs.add(run_id)
-        return None if known else run
+    def _remember(self, row: OperationRow) -> None:
+        if len(self._recent) == _RECENT_MAX:
+            self._recent.pop(next(iter(self._recent)))
+        self._recent[row.record.operation_id] = row
+
+    def _forget(self, fact: Fact) -> None:
+        if fact.operation_id is not None:
+            self._recent.pop(fact.operation_id, None)
 
 
 _OF_COMMANDS: Final = (CommandAccepted, CommandRefused, CommandCompleted, CommandFailed)
 _RECEIPTS: Final = frozenset({CommandCompleted.KIND, CommandFailed.KIND})
+_decode: Final = json.JSONDecoder().raw_decode
+_ORIGINS: Final[Mapping[str, Origin]] = {origin.value: origin for origin in Origin}
 
 
 def _fact(seq: int, frame: Mapping[str, Any], data: EventData) -> Fact:
@@ -219,6 +239,6 @@ def _fact(seq: int, frame: Mapping[str, Any], data: EventData) -> Fact:
         run_id=frame["run_id"],
         command_id=frame["command_id"],
         operation_id=frame["operation_id"],
-        origin=Origin(frame["origin"]),
+        origin=_ORIGINS[frame["origin"]],
         base=seq - frame["seq"],
     )

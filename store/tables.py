@@ -5,7 +5,7 @@ Part of `store`; imports its own modules. Runs in the owner's thread, within the
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from store import projection
@@ -23,7 +23,6 @@ from store.head import Ledger
 from store.lifecycle import ENDED, Effect, Evidence, Source, State, contradictions
 from store.projection import Fact
 from store.records import (
-    IDENTICAL_DEFAULT,
     CommandRecord,
     JsonObject,
     OperationId,
@@ -61,6 +60,12 @@ class OperationRow:
     run: int
     receipt_seq: int | None
     listed: bool
+    known: "Known | None" = None
+    """What was said of it; None: whoever wants to know asks."""
+
+
+Known = tuple[tuple[int, Evidence], ...]
+"""Evidence to judge by, in order, with the seq of the event that it is from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,16 @@ class Projected:
     place: Place
     after: OperationRecord
     contradicted: tuple[int, ...] = ()
+    known: Known | None = None
+    """As in `OperationRow`, with what the event says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a command's first event made: where it belongs, and, for a call, the operation."""
+
+    place: Place
+    operation: OperationRow | None = None
 
 
 def command_row(row: Row) -> CommandRow:
@@ -166,19 +181,15 @@ def _as_text(value: object) -> str | None:
     return None if value is None else _encode(value)
 
 
-def _touch_run(ledger: Ledger, run_id: RunId, at: Timestamp) -> int:
-    return int(ledger.execute("touch_run", (ledger.rows[0], run_id, at, at)).fetchall()[0][0])
-
-
 def project_run(ledger: Ledger, fact: Fact) -> Place:
     """Record an event that belongs to a run, or to nothing."""
-    return Place() if fact.run_id is None else Place(run=_touch_run(ledger, fact.run_id, fact.at))
+    return Place() if fact.run_id is None else Place(run=ledger.touch_run(fact.run_id, fact.at))
 
 
-def project_new_command(ledger: Ledger, fact: Fact, data: CommandAccepted | CommandRefused) -> Place:
+def project_new_command(ledger: Ledger, fact: Fact, data: CommandAccepted | CommandRefused) -> Taken:
     """Record a command at its acceptance, or at its final refusal; for a call, its operation."""
     assert fact.command_id is not None
-    run = None if fact.run_id is None else _touch_run(ledger, fact.run_id, fact.at)
+    run = None if fact.run_id is None else ledger.touch_run(fact.run_id, fact.at)
     accepted = isinstance(data, CommandAccepted)
     row = (
         ledger.rows[1],
@@ -194,13 +205,14 @@ def project_new_command(ledger: Ledger, fact: Fact, data: CommandAccepted | Comm
         None if accepted else data.KIND,
         data.expires_at if isinstance(data, CommandAccepted) else None,
     )
-    command = int(ledger.execute("insert_command", row).fetchall()[0][0])
-    place = Place(run=run, command=command)
+    command = ledger.insert("insert_command", row)
     if not isinstance(data, CommandAccepted) or data.tool is None:
-        return replace(place, operation=_rowid(ledger, fact.operation_id))
+        return Taken(Place(run=run, command=command, operation=_rowid(ledger, fact.operation_id)))
+    assert run is not None, "a call belongs to a run"
     for resumed in data.resumes or ():
-        ledger.execute("link_runs", (resumed, fact.run_id))
-    return replace(place, operation=_insert_operation(ledger, fact, data, place))
+        ledger.write("link_runs", (resumed, fact.run_id))
+    made = _insert_operation(ledger, projection.new_operation(fact, data), command, run)
+    return Taken(Place(run=run, command=command, operation=made.id), made)
 
 
 def project_again(
@@ -211,7 +223,7 @@ def project_again(
     Of an accepted one the receipt follows. An operation that is not settled is open again until then, and no
     `none` of the earlier history counts for it any more.
     """
-    run = None if fact.run_id is None else _touch_run(ledger, fact.run_id, fact.at)
+    run = None if fact.run_id is None else ledger.touch_run(fact.run_id, fact.at)
     accepted = isinstance(data, CommandAccepted)
     values = (
         fact.seq if accepted else None,
@@ -220,7 +232,7 @@ def project_again(
         None if accepted else data.KIND,
         command.id,
     )
-    ledger.execute("accept_command_again", values)
+    ledger.write("accept_command_again", values)
     row = None if fact.operation_id is None else find_operation(ledger, fact.operation_id)
     if row is not None and row.command == command.id and accepted:
         _accept_operation_again(ledger, fact, row, command.record.receipt_seq)
@@ -229,11 +241,11 @@ def project_again(
 
 def _accept_operation_again(ledger: Ledger, fact: Fact, row: OperationRow, receipt_seq: int | None) -> None:
     if row.record.settled:
-        ledger.execute("accept_operation_again", (fact.seq, fact.at, receipt_seq, row.id))
+        ledger.write("accept_operation_again", (fact.seq, fact.at, receipt_seq, row.id))
         return
-    ledger.execute("reopen_operation", (fact.seq, fact.at, row.id))
-    ledger.execute("forget_absence", (row.id,))
-    ledger.execute("count_in_run", (0, -int(row.listed), fact.at, row.run))
+    ledger.write("reopen_operation", (fact.seq, fact.at, row.id))
+    ledger.write("forget_absence", (row.id,))
+    ledger.count_in_run(row.run, 0, -int(row.listed), fact.at)
     ledger.head = ledger.head.moved(row.record.state, State.ACCEPTED)
 
 
@@ -242,34 +254,33 @@ def _rowid(ledger: Ledger, operation_id: OperationId | None) -> int | None:
     return None if row is None else row.id
 
 
-def _insert_operation(ledger: Ledger, fact: Fact, data: CommandAccepted, place: Place) -> int:
-    write = data.write is not False
+def _insert_operation(ledger: Ledger, record: OperationRecord, command: int, run: int) -> OperationRow:
     row = (
         ledger.rows[2],
-        fact.operation_id,
-        place.command,
-        place.run,
-        fact.origin.value,
-        data.tool,
-        data.args_digest,
-        int(write),
-        data.identical or IDENTICAL_DEFAULT,
-        int(data.repeat is True),
-        State.ACCEPTED.value,
-        Effect.UNKNOWN.value,
+        record.operation_id,
+        command,
+        run,
+        record.origin.value,
+        record.tool,
+        record.args_digest,
+        int(record.write),
+        record.identical,
+        int(record.repeat),
+        record.state.value,
+        record.effect.value,
         None,
         0,
-        int(write),
+        int(record.guards),
         0,
-        fact.seq,
-        fact.at,
-        data.expires_at,
-        data.parent_operation_id,
+        record.accepted_seq,
+        record.accepted_at,
+        record.expires_at,
+        record.parent_operation_id,
     )
-    operation = int(ledger.execute("insert_operation", row).fetchall()[0][0])
-    ledger.execute("count_in_run", (1, 0, fact.at, place.run))
-    ledger.head = ledger.head.moved(None, State.ACCEPTED)
-    return operation
+    operation = ledger.insert("insert_operation", row)
+    ledger.count_in_run(run, 1, 0, record.accepted_at)
+    ledger.head = ledger.head.moved(None, record.state)
+    return OperationRow(record, operation, command, run, receipt_seq=None, listed=False, known=())
 
 
 def project_command(
@@ -281,8 +292,8 @@ def project_command(
 ) -> Place:
     """Record the receipt of a command that is not a call. `payload` is the command's `data`."""
     assert command.record.run_id is not None, "only a refused command has no run"
-    run = _touch_run(ledger, command.record.run_id, fact.at)
-    ledger.execute("set_receipt", (fact.seq, data.KIND, command.id))
+    run = ledger.touch_run(command.record.run_id, fact.at)
+    ledger.write("set_receipt", (fact.seq, data.KIND, command.id))
     if isinstance(data, CommandCompleted) and command.record.kind == RUN_END:
         end_run(ledger, command.record.run_id, _outcome(payload))
     return Place(run=run, command=command.id, operation=_rowid(ledger, command.record.operation_id))
@@ -296,7 +307,7 @@ def _outcome(payload: bytes | None) -> str | None:
 
 def end_run(ledger: Ledger, run_id: RunId, outcome: str | None) -> None:
     """Let the run take no more calls."""
-    ledger.execute("end_run", (outcome, run_id))
+    ledger.write("end_run", (outcome, run_id))
 
 
 def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal: bool) -> Projected:
@@ -313,28 +324,34 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
     actor = fact.data.actor if isinstance(fact.data, OperationReconciled) else None
     for word in words:
         values = (row.id, fact.seq, word.attempt, fact.at, word.effect.value, word.source.value, actor)
-        ledger.execute("insert_evidence", values)
+        ledger.write("insert_evidence", values)
     if changes or words:
-        known = [
-            (seq, Evidence(attempt, Effect(effect), Source(source)))
-            for seq, attempt, effect, source in ledger.execute("evidence_to_judge", (row.id,))
-        ]
+        known = _known(ledger, row, fact, words)
         after = projection.judged(row.record, changes, (item for _, item in known))
         _update_operation(ledger, row, after, fact.at)
         _set_due(ledger, after, fact.seq if terminal else row.receipt_seq)
-        found = Projected(place, after, _contradicted(fact, words, known))
+        found = Projected(place, after, _contradicted(fact, words, known), known)
     else:
-        ledger.execute("count_in_run", (0, 0, fact.at, row.run))
+        ledger.count_in_run(row.run, 0, 0, fact.at)
         _set_due(ledger, row.record, row.receipt_seq)  # the event may be the first to withhold something
-        found = Projected(place, row.record)
+        found = Projected(place, row.record, known=row.known)
     if terminal:
-        ledger.execute("set_receipt", (fact.seq, fact.data.KIND, row.command))
+        ledger.write("set_receipt", (fact.seq, fact.data.KIND, row.command))
     return found
 
 
-def _contradicted(
-    fact: Fact, words: Sequence[Evidence], known: Sequence[tuple[int, Evidence]]
-) -> tuple[int, ...]:
+def _known(ledger: Ledger, row: OperationRow, fact: Fact, words: Sequence[Evidence]) -> Known:
+    """Return all that is known of the operation now, `words` of this event, which are written, included."""
+    # another attempt may put an end to what was said of it before it began
+    if row.known is None or (row.known and isinstance(fact.data, OperationStarted)):
+        return tuple(
+            (seq, Evidence(attempt, Effect(effect), Source(source)))
+            for seq, attempt, effect, source in ledger.execute("evidence_to_judge", (row.id,))
+        )
+    return (*row.known, *((fact.seq, word) for word in words)) if words else row.known
+
+
+def _contradicted(fact: Fact, words: Sequence[Evidence], known: Known) -> tuple[int, ...]:
     """Return the seqs of the events that said the opposite of what this one says."""
     if len(known) == len(words):
         return ()
@@ -351,9 +368,9 @@ def restates(row: OperationRow) -> bool:
 def _restate(ledger: Ledger, fact: Fact, row: OperationRow, place: Place) -> Place:
     """Record a receipt that was recorded before: nothing is learned from it."""
     if fact.data.KIND in _WITH_RESULT:
-        ledger.execute("restate_operation", (fact.seq, row.id))
-    ledger.execute("set_receipt", (fact.seq, fact.data.KIND, row.command))
-    ledger.execute("count_in_run", (0, 0, fact.at, row.run))
+        ledger.write("restate_operation", (fact.seq, row.id))
+    ledger.write("set_receipt", (fact.seq, fact.data.KIND, row.command))
+    ledger.count_in_run(row.run, 0, 0, fact.at)
     _set_due(ledger, row.record, fact.seq)
     return place
 
@@ -386,10 +403,10 @@ def _write_attempts(ledger: Ledger, fact: Fact, row: OperationRow) -> None:
             fact.at,
             data.deadline_at,
         )
-        ledger.execute("insert_attempt", attempt)
+        ledger.write("insert_attempt", attempt)
     elif (end := projection.attempt_end(data, row.record)) is not None:
         values = (end.phase, end.outcome, end.reason, fact.at, end.duration_ms, row.id, end.attempt)
-        ledger.execute("end_attempt", values)
+        ledger.write("end_attempt", values)
 
 
 def _update_operation(ledger: Ledger, row: OperationRow, after: OperationRecord, at: Timestamp) -> None:
@@ -412,8 +429,8 @@ def _update_operation(ledger: Ledger, row: OperationRow, after: OperationRecord,
         after.deadline_at,
         row.id,
     )
-    ledger.execute("update_operation", values)
-    ledger.execute("count_in_run", (0, int(listed) - int(row.listed), at, row.run))
+    ledger.write("update_operation", values)
+    ledger.count_in_run(row.run, 0, int(listed) - int(row.listed), at)
     ledger.head = ledger.head.moved(row.record.state, after.state)
 
 
@@ -422,4 +439,4 @@ def _set_due(ledger: Ledger, after: OperationRecord, receipt_seq: int | None) ->
     if ledger.head.key_check is None:
         return  # no call in here has any
     due = receipt_seq if projection.erasable(after) else None
-    ledger.execute("set_due", (due, after.accepted_seq, due))
+    ledger.write("set_due", (due, after.accepted_seq, due))

@@ -251,7 +251,7 @@ class Transaction(View):
         sealed = self._seal(draft, data, Address.of(draft), terminal=data.TERMINAL)
         if known is not None:
             return self._insert(sealed, project_again(self._write(draft), sealed.fact, data, known))
-        return self._insert(sealed, project_new_command(self._write(draft), sealed.fact, data))
+        return self._insert(sealed, project_new_command(self._write(draft), sealed.fact, data).place)
 
     def _is_taken(self, command_id: CommandId, known: CommandRow | None) -> bool:
         """Whether the present history has the command already, or had it."""
