@@ -47,6 +47,8 @@ class ToolCall:
     traceparent: str | None = None
     definition: Digest | None = None
     """Of the definition of the tool that a person approved: with another one it must not be sent."""
+    alone: bool = False
+    """Whether no earlier attempt may be carried out beside it, because the provider does not deduplicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ class Running:
     def call(self, timeout_s: float, traceparent: str | None) -> ToolCall:
         """Return what its provider is asked to do, within that time."""
         assignment = self.assignment
+        contract = assignment.contract
         return ToolCall(
             operation_id=assignment.operation_id,
             attempt=assignment.attempt,
@@ -57,6 +58,7 @@ class Running:
             timeout_s=timeout_s,
             traceparent=traceparent,
             definition=self.definition,
+            alone=assignment.attempt > 1 and contract.write and not contract.idempotent,
         )
 
     def ended(self, word: Outcome) -> Attempted:

@@ -29,6 +29,7 @@ from driver.engine.running import Running
 from driver.engine.terms import Terms
 from driver.log import LogFormat, Output, configure
 from driver.providers.mcp.jsonrpc import RequestId
+from driver.providers.mcp.provider import McpProvider
 from driver.providers.mcp.stdio import StdioWire
 from store.events import Draft, DriverUnfenced, OperationNotExecuted, OperationStarted
 from store.head import Ledger
@@ -169,6 +170,17 @@ def nothing_lands() -> None:
         return True
 
     Terms.is_closed = closed  # type: ignore[method-assign]
+    nobody_parts()
+
+
+def nobody_parts() -> None:
+    """Send a retried call beside whatever a process may still do about an earlier attempt of it."""
+
+    async def parted(self: McpProvider, operation_id: OperationId) -> bool:
+        del self, operation_id
+        return True
+
+    McpProvider._part = parted  # type: ignore[method-assign]
 
 
 def log_in_line() -> None:
@@ -236,6 +248,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             any_answer_will_do,
             no_readoption,
             nothing_lands,
+            nobody_parts,
             no_hold,
             log_in_line,
             no_burials,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import anyio
 import pytest
 
 from tests.system.audit import audit, key_of, must_hold
@@ -200,3 +201,34 @@ async def test_what_may_still_land_is_not_retried(zygote: Zygote) -> None:
         assert await life.stop() == 0
         await must_hold(made)
         assert made.executions()[key_of(order)] == 1
+
+
+@pytest.mark.parametrize(("patch", "times"), [(None, 1), ("nobody_parts", 2)])
+async def test_what_a_server_is_at_beyond_the_late_window_ends_before_a_retry(
+    zygote: Zygote, patch: str | None, times: int
+) -> None:
+    """It answers pings, and nobody listens any more: its process goes first, or the effect happens twice."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        gate = made.root / "gate"
+        made.configure(
+            providers__counter={"late_result_s": 0.2}, providers__counter__tools__slow={"execution_s": 1}
+        )
+        life = made.start(patch=patch)
+        order = call("cmd-1", "counter/slow", until=str(gate), when="before")
+        await plane.give(order)
+        assert (await plane.receipt_of("cmd-1"))["data"]["reason"] == "execution_timeout"
+        await plane.give(verdict(key_of(order), effect="none", note="it is not in the ledger"))
+        await plane.receipt_of("v-1")
+        with anyio.fail_after(60):
+            while "retry" not in (await made.operation(key_of(order)))["allowed"]:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        await plane.give(command("retry-1", "operation.retry", operation_id=key_of(order)))
+        await plane.until(
+            lambda: [event["data"].get("attempt") for event in plane.history.events()].count(2) > 0
+        )
+        gate.touch()
+        await plane.receipt_of("retry-1")
+        await made.effects_reach(times)
+        await life.kill()
+        await made.quiet()
+        assert made.executions()[key_of(order)] == times

@@ -107,6 +107,8 @@ class Life:
         self._connected_at = math.inf
         self._doubt: anyio.Event | None = None
         self._retired = False
+        self.gone: Final = anyio.Event()
+        """Set once `run` is over: nothing that was sent to a process is carried out from then on."""
         self._waiting = 0
         self._listeners = Listeners(settings, late, self._end_if_done)
 
@@ -118,10 +120,13 @@ class Life:
         Raises `ConnectFailed` before it has started, and nothing afterwards.
         """
         failure: ConnectFailed | None = None
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            failure = await self._open_and_serve(tasks, task_status)
-            self._wire.stop()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                failure = await self._open_and_serve(tasks, task_status)
+                self._wire.stop()
+        finally:
+            self.gone.set()
         if failure is not None:
             raise failure
 
@@ -164,10 +169,14 @@ class Life:
         """See `WireWatcher`."""
         self._put_in_doubt()
 
-    def on_expired(self) -> None:
-        """See `WireWatcher`."""
+    def retire(self) -> None:
+        """Send it no more calls; it ends by itself when nobody waits for it or listens to it any longer."""
         self._retired = True
         self._end_if_done()
+
+    def on_expired(self) -> None:
+        """See `WireWatcher`."""
+        self.retire()
 
     def on_tools_changed(self) -> None:
         """See `WireWatcher`."""

@@ -6,6 +6,9 @@ There is at most one connection that is sent calls. It is started by the first c
 of its own, so that no caller's impatience ends a start that others wait for. When it has ended, or has gone
 deaf, the next call starts another; starts that fail, and connections that do not last, put a growing pause
 before the next.
+
+A process that never answered a call may be at it still, long after anybody listens. Where a call must be
+alone, the process that an earlier attempt of its operation was sent to is retired, and its end waited for.
 """
 
 import random
@@ -17,7 +20,7 @@ import structlog
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskGroup, TaskStatus
 
-from driver.core.attempts import NotSent, Phase, Report, Silence, ToolCall
+from driver.core.attempts import NotSent, Phase, Report, Silence, TaskPending, ToolCall
 from driver.core.backoff import delay_s
 from driver.core.identity import definition_digest
 from driver.log import about_no_call
@@ -29,6 +32,8 @@ from store.records import Digest, OperationId
 
 HOLD_S: Final = 5.0
 """A call waits for a start that is due within this; one that is due later refuses it at once."""
+PARTING_S: Final = 30.0
+"""How long a call that must be alone waits for the end of a process that others may still wait for."""
 UNANSWERED_MAX: Final = 1_024
 """Calls without an answer that are remembered; of older ones time alone tells whether they can still land."""
 LASTING_S: Final = 10.0
@@ -38,6 +43,10 @@ log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
 
 _ELSEWHERE: Final = object()
+_NOT_ALONE: Final = (
+    "the server's process that an earlier attempt was sent to may still be at it, and other calls of it are "
+    "waited for or listened to: try again when they have ended"
+)
 
 
 class _Start:
@@ -103,6 +112,8 @@ class McpProvider:
 
     async def prepare(self, call: ToolCall) -> NotSent | None:
         """See `Provider.prepare`."""
+        if call.alone and not await self._part(call.operation_id):
+            return NotSent(reason="connect_failed", message=_NOT_ALONE)
         life = await self._usable()
         if isinstance(life, NotSent):
             return life
@@ -134,7 +145,7 @@ class McpProvider:
         while len(self._unanswered) > UNANSWERED_MAX:
             self._unanswered.popitem(last=False)
         report = await life.call(call, progress, deadline)
-        if not isinstance(report, Silence):
+        if not isinstance(report, Silence | TaskPending):
             self._unanswered.pop(attempt, None)
         return report
 
@@ -238,7 +249,7 @@ class McpProvider:
 
     async def _begin_life(self) -> Life:
         assert self._tasks is not None
-        life = Life(self._settings, self._late, mode=self._mode)
+        life = Life(self._settings, self._hear, mode=self._mode)
         await self._tasks.start(self._live, life)
         return life
 
@@ -253,6 +264,26 @@ class McpProvider:
             self._lives.discard(life)
             self._bury(life)
             self._end_unanswered(life)
+
+    async def _part(self, operation_id: OperationId) -> bool:
+        """End the processes that may still be at a call of an operation; False where they do not end in time.
+
+        What a distant server is still at nobody here can end: of that, time alone tells.
+        """
+        if not isinstance(self._settings.server, StdioServer):
+            return True
+        lives = {life for (whose, _), life in self._unanswered.items() if whose == operation_id and life}
+        for life in lives:
+            life.retire()
+        with anyio.move_on_after(PARTING_S) as patience:
+            for life in lives:
+                await life.gone.wait()
+        return not patience.cancelled_caught
+
+    def _hear(self, operation_id: OperationId, attempt: int, report: Report) -> None:
+        """A late answer is one: nothing more will come of its call."""
+        self._unanswered.pop((operation_id, attempt), None)
+        self._late(operation_id, attempt, report)
 
     def _end_unanswered(self, life: Life) -> None:
         """Take note that nothing will come of what was sent to a process that is gone, with all its group."""
