@@ -16,6 +16,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -74,6 +75,7 @@ from tests.store.drafts import (
 CHECKPOINT_PAGES: Final = 60
 """So that a short life passes many checkpoints."""
 ACTIONS: Final = 10
+KILLED_AT_MOST: Final = 18
 VERSIONS: Final = Path(__file__).parents[1] / "store" / "versions"
 
 
@@ -225,13 +227,25 @@ class Life:
         await self.chance.choice(actions)()
 
 
-async def live(root: Path, seed: int, ends: tuple[str, ...], actions: int) -> None:
+class Bomb:
+    """Kills this process when it passes a boundary of a commit for the n-th time; never, where that is 0."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    def __call__(self, _: str) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def live(root: Path, seed: int, ends: tuple[str, ...], actions: int, bomb: Bomb) -> None:
     """Open the journal, act by chance, then do what `ends` names, and close."""
     chance = random.Random(seed)
     clock, ids = Clock(), Ids()
     ids.count = chance.randrange(1, 1 << 60)
     clock.now += timedelta(days=seed % 1_000)
-    async with open_journal(settings_of(root), clock=clock, new_id=ids) as journal:
+    async with open_journal(settings_of(root), clock=clock, new_id=ids, boundary=bomb) as journal:
         life = Life(journal, root, chance)
         for number in range(actions):
             await life.act()
@@ -351,7 +365,7 @@ WEAKNESSES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     }
 )
 ENDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"plain": (), "histories": ("roll_back", "back_up"), "backup": ("back_up",)}
+    {"plain": (), "killed": (), "histories": ("roll_back", "back_up"), "backup": ("back_up",)}
 )
 
 
@@ -366,7 +380,8 @@ def main(arguments: list[str], actions: int = ACTIONS) -> int:
         if name == "mend":
             mend(root)
         else:
-            anyio.run(live, root, seed, ENDS[name], actions)
+            bomb = Bomb(random.Random(seed).randint(2, KILLED_AT_MOST) if name == "killed" else 0)
+            anyio.run(live, root, seed, ENDS[name], actions, bomb)
     except StoreError as error:
         say(failed=type(error).__name__, detail=str(error))
         return error.exit_code

@@ -19,7 +19,6 @@ from tests.system.sandbox import sandbox
 from tests.system.zygote import ROOT, Zygote
 
 WATCHED: Final = ("state", "backups")
-KILL: Final = "fdatasync:signal=SIGKILL:when={}"
 FAIL: Final = "fsync,fdatasync:error=EIO:when={}"
 FAIL_COMMIT: Final = "fdatasync:error=EIO:when={}"
 CALLS: Final = 30
@@ -66,7 +65,7 @@ class Recording:
 
 
 PLAIN: Final = Life()
-KILLED: Final = Life(inject=KILL, codes=(-9, 137, 0))
+KILLED: Final = Life(name="killed", codes=(-9, 137, 0))
 FAILED: Final = Life(inject=FAIL, codes=(0, 2, 70, 71))
 
 
