@@ -43,8 +43,9 @@ MODES: Final = ("nothing", "everything", "a prefix", "a subset", "a torn write",
 CONTROL_S: Final = 90.0
 """How long a control may take: it ends once it has noticed something, which is after some seconds."""
 CONTROL_ROUND_S: Final = 8.0
-LATEST: Final = 3.0
-"""When the lane ends at the latest, in parts of its time: recordings come on top of it."""
+LATEST: Final = 2.0
+RECORDINGS_S: Final = 120.0
+"""When the lane ends at the latest: after twice its time, and what recordings take on a busy machine."""
 BROKEN_MAX: Final = 40
 AFTER_A_FAILURE: Final = 250
 _DENSE: Final = frozenset({"sync", "rename", "link", "unlink", "open", "truncate", "said"})
@@ -69,7 +70,7 @@ class Tally:
 
 def run(seed: int, seconds: float) -> Report:
     """Explore for so many seconds."""
-    until = monotonic() + seconds * LATEST
+    until = monotonic() + seconds * LATEST + RECORDINGS_S
     with tempfile.TemporaryDirectory(prefix="effectd-faults-", dir=_memory()) as folder:
         jobs = _jobs(Path(folder), seed, seconds)
         with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
