@@ -94,7 +94,7 @@ UNALLOWED: Final = (
         problem="attempt 2 began while nothing proved that those before it did nothing",
     ),
 )
-"""What is wrong in every one of them, and nothing else: made by hand, they hold a repeat that rule R forbids."""
+"""What is wrong in each of them, and nothing else: made by hand, they hold a repeat that rule R forbids."""
 
 
 @pytest.fixture(params=EARLIER)
