@@ -51,7 +51,6 @@ from driver.engine.running import Later, Over, Running, Started
 from driver.engine.steps import Steps
 from driver.engine.surroundings import Surroundings
 from driver.engine.waits import end_waiting, give_up
-from driver.log import about_call
 from driver.providers.describing import Describing
 from driver.providers.listening import Listening
 from driver.providers.protocol import Provider
@@ -232,7 +231,7 @@ class Dispatcher:
             self._release(place.operation_id)
             return
         running = self._enter(assignment)
-        self._identify(assignment)
+        identify(assignment)
         refusal = await self._prepare(running)
         step = await self._journal.transact(lambda tx: self._steps.begin(tx, running, refusal))
         if isinstance(step, Started):
@@ -242,7 +241,7 @@ class Dispatcher:
 
     async def _finish_started(self, running: Running) -> None:
         """Steps 4 to 6."""
-        self._identify(running.assignment)
+        identify(running.assignment)
         self._boundary("dispatch.intent_committed")
         self._terms.warn(running.assignment.tool, running.assignment.contract)
         not_held = await self._hold(running)
@@ -260,7 +259,7 @@ class Dispatcher:
     async def _finish_readopted(self, running: Running, started_at: datetime) -> None:
         """Steps 5 and 6 of an attempt that another process life began."""
         assignment = running.assignment
-        self._identify(assignment)
+        identify(assignment)
         provider = self._terms.readopting(assignment.tool)
         assert provider is not None, "recovery left it open because there is one"
         report = await hear(provider, running)
@@ -411,10 +410,6 @@ class Dispatcher:
     def _tool_call(self, running: Running, *, timeout_s: float) -> ToolCall:
         assignment = running.assignment
         return running.call(timeout_s, self._traces.carrier(assignment.operation_id, assignment.traceparent))
-
-    def _identify(self, assignment: Assignment) -> None:
-        """Let every line that this task logs say whose attempt it is about."""
-        about_call(assignment.operation_id, assignment.run_id, assignment.attempt)
 
     def _provider(self, tool: str) -> Provider | None:
         return self._providers.get(ToolName.parse(tool).provider)
