@@ -20,6 +20,8 @@ from store.view import View
 
 EVENTS: Final = 128
 """Events that one page projects, about 10 ms between two commits."""
+EVENTS_AT_REST: Final = 512
+"""Likewise, where nobody waits for a commit: more rows are written at a time."""
 ROWS: Final = 1_024
 """Rows that one page compares."""
 RESTARTS_MAX: Final = 3
@@ -35,8 +37,9 @@ class Comparison(Finder):
 
     name = "projections"
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_rest: bool = False) -> None:
         super().__init__()
+        self._events = EVENTS_AT_REST if at_rest else EVENTS
         self._rebuilt: Rebuilt | None = None
         self._rewritten = 0
         self._restarts = 0
@@ -83,7 +86,7 @@ class Comparison(Finder):
         self._rebuilt = Rebuilt(view)
 
     def _page(self, view: View, rebuilt: Rebuilt) -> Progress | None:
-        if rebuilt.follow(view, EVENTS) == EVENTS:
+        if rebuilt.follow(view, self._events) == self._events:
             return Progress(check=self.name, done=rebuilt.after, total=view.last_seq)
         if self._tables:
             self._compare(self._tables[0], view.ledger, rebuilt.ledger)

@@ -36,9 +36,10 @@ class Histories:
         """Return the name of the event's history."""
         return self._journal_ids[max(bisect_left(self._bases, seq) - 1, 0)]
 
-    def wire_seq(self, seq: int) -> int:
-        """Return how the wire calls the event."""
-        return seq - self.base_of(seq)
+    def on_wire(self, seq: int) -> tuple[JournalId, int]:
+        """Return the name of the event's history, and how the wire calls the event."""
+        place = max(bisect_left(self._bases, seq) - 1, 0)
+        return self._journal_ids[place], seq - self._bases[place]
 
     def is_later(self, seq: int | None, than: int) -> bool:
         """Whether an event belongs to a later history: what was recorded in an earlier one may be, again."""

@@ -19,7 +19,7 @@ from store.errors import ScratchFailed
 from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused, EventData
 from store.head import Head, new_head
 from store.lifecycle import State
-from store.projection import Fact, listed
+from store.projection import Fact
 from store.records import OperationId, Origin
 from store.tables import (
     OperationRow,
@@ -118,6 +118,10 @@ class Rebuilt:
             self._connection.execute(f"DROP INDEX {name}")  # whatever they are for, nobody asks for it here
         self._connection.execute("BEGIN")
 
+    def recent(self, operation_id: OperationId) -> OperationRow | None:
+        """Return an operation that is remembered, as of its newest event: what would be read of it."""
+        return self._recent.get(operation_id)
+
     def close(self) -> None:
         """Forget everything."""
         self._connection.close()
@@ -201,19 +205,8 @@ class Rebuilt:
         row = self._recent.pop(operation_id, None) or find_operation(self.ledger, operation_id)
         assert row is not None, "its operation was never accepted"
         made = project_operation(self.ledger, fact, row, terminal=terminal)
-        if terminal:
-            return  # what follows is rare, and has its receipt to look for
-        self._remember(
-            OperationRow(
-                made.after,
-                row.id,
-                row.command,
-                row.run,
-                receipt_seq=row.receipt_seq,
-                listed=listed(made.after),
-                known=made.known,
-            )
-        )
+        if not terminal:  # what follows a receipt is rare
+            self._remember(made.row)
 
     def _remember(self, row: OperationRow) -> None:
         if len(self._recent) == _RECENT_MAX:

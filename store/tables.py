@@ -82,10 +82,14 @@ class Projected:
     """What an event made of its operation, and which earlier events it contradicts (`seq`)."""
 
     place: Place
-    after: OperationRecord
+    row: OperationRow
+    """But for its receipt, as it is now."""
     contradicted: tuple[int, ...] = ()
-    known: Known | None = None
-    """As in `OperationRow`, with what the event says."""
+
+    @property
+    def after(self) -> OperationRecord:
+        """The operation as it is now."""
+        return self.row.record
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +321,7 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
     """
     place = Place(run=row.run, command=row.command, operation=row.id)
     if terminal and restates(row):
-        return Projected(_restate(ledger, fact, row, place), row.record)
+        return Projected(_restate(ledger, fact, row, place), row)
     changes = projection.follow(row.record, fact)
     words = projection.evidence(fact.data, row.record, _attempts_seen(ledger, fact, row))
     _write_attempts(ledger, fact, row)
@@ -328,13 +332,13 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
     if changes or words:
         known = _known(ledger, row, fact, words)
         after = projection.judged(row.record, changes, (item for _, item in known))
-        _update_operation(ledger, row, after, fact.at)
+        now = _update_operation(ledger, row, after, fact.at, known)
         _set_due(ledger, after, fact.seq if terminal else row.receipt_seq)
-        found = Projected(place, after, _contradicted(fact, words, known), known)
+        found = Projected(place, now, _contradicted(fact, words, known))
     else:
         ledger.count_in_run(row.run, 0, 0, fact.at)
         _set_due(ledger, row.record, row.receipt_seq)  # the event may be the first to withhold something
-        found = Projected(place, row.record, known=row.known)
+        found = Projected(place, row)
     if terminal:
         ledger.write("set_receipt", (fact.seq, fact.data.KIND, row.command))
     return found
@@ -409,7 +413,9 @@ def _write_attempts(ledger: Ledger, fact: Fact, row: OperationRow) -> None:
         ledger.write("end_attempt", values)
 
 
-def _update_operation(ledger: Ledger, row: OperationRow, after: OperationRecord, at: Timestamp) -> None:
+def _update_operation(
+    ledger: Ledger, row: OperationRow, after: OperationRecord, at: Timestamp, known: Known
+) -> OperationRow:
     listed = projection.listed(after)
     values = (
         after.state.value,
@@ -432,6 +438,7 @@ def _update_operation(ledger: Ledger, row: OperationRow, after: OperationRecord,
     ledger.write("update_operation", values)
     ledger.count_in_run(row.run, 0, int(listed) - int(row.listed), at)
     ledger.head = ledger.head.moved(row.record.state, after.state)
+    return OperationRow(after, row.id, row.command, row.run, row.receipt_seq, listed, known)
 
 
 def _set_due(ledger: Ledger, after: OperationRecord, receipt_seq: int | None) -> None:

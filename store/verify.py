@@ -35,7 +35,7 @@ def verify(view: View, progress: Report, *, deep: bool = False) -> tuple[Finding
 
     `deep` also rebuilds every projection from the events, in a temporary file, and compares.
     """
-    with closing(Comparison()) as comparison:
+    with closing(Comparison(at_rest=True)) as comparison:
         return _look(view, progress, (*all_checks(), *((comparison,) if deep else ())))
 
 
@@ -64,7 +64,7 @@ def look_deeply(path: Path, view: View, progress: Report) -> tuple[Finding, ...]
         findings = verify(view, progress)
         compared = other.wait(progress)
     if compared is None:
-        with closing(Comparison()) as comparison:
+        with closing(Comparison(at_rest=True)) as comparison:
             compared = _look(view, progress, (comparison,))
     return findings + compared
 

@@ -3,12 +3,13 @@
 
 -- name: verify_events
 SELECT
-  v.seq, v.kind, v.at, v.run_id, v.command_id, v.operation_id, v.terminal, v.digest, v.chain, v.body, c.receipt_seq,
+  e.seq, e.kind, e.at, r.run_id, c.command_id, o.operation_id, e.terminal, e.digest, e.chain, e.body, c.receipt_seq,
   p.seq, g.first, g.chain, m.body, m.digest, x.done
 FROM
   events AS e
-  CROSS JOIN event_rows AS v ON v.seq = e.seq
+  LEFT JOIN runs AS r ON r.id = e.run
   LEFT JOIN commands AS c ON c.id = e.command
+  LEFT JOIN operations AS o ON o.id = e.operation
   LEFT JOIN payloads AS p ON p.seq = e.seq
   LEFT JOIN gaps AS g ON g.last = e.seq - 1
   LEFT JOIN remains AS m ON m.seq = e.seq
