@@ -15,7 +15,7 @@ from anyio import CancelScope, create_task_group, to_thread
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from store import files
+import store.files as files  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.errors import JournalFailed
 from store.journal import Journal
 from store.records import StoredEvent

@@ -28,6 +28,7 @@ from driver.core.signals import (
     Deliver,
     EventsRead,
     HistoryConfirmed,
+    LiftFence,
     Note,
     Opened,
     Order,
@@ -162,7 +163,7 @@ class SessionMachine(RuleBasedStateMachine):
                 self.flying.discard(order.seq)
             case PauseStream() | HistoryConfirmed() | AnnounceFrameBytes():
                 pass
-            case Note() | CloseLink() | RaiseFence() | Deliver():
+            case Note() | CloseLink() | RaiseFence() | LiftFence() | Deliver():
                 raise AssertionError(f"nothing here asks for {order}")
 
     def check_stream(self, text: bytes | str) -> None:
