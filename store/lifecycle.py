@@ -164,11 +164,13 @@ def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
     found: dict[int, list[Evidence]] = {}
     for item in evidence:
         found.setdefault(item.attempt, []).append(item)
+    if not found:
+        return UNDECIDED
     verdicts = [_judge_attempt(items) for items in found.values()]
     occurred = [v for v in verdicts if v.effect is Effect.OCCURRED]
     if occurred:
         return max(occurred, key=_strength)
-    if verdicts and len(verdicts) >= max(attempts, 1) and all(v.effect is Effect.NONE for v in verdicts):
+    if len(verdicts) >= max(attempts, 1) and all(v.effect is Effect.NONE for v in verdicts):
         return min(verdicts, key=_strength)
     if len(verdicts) < attempts or any(v.by is None for v in verdicts):
         return UNDECIDED  # whoever said `unknown` of the others does not speak of an attempt that came later
@@ -198,7 +200,10 @@ def _judge_attempt(evidence: Sequence[Evidence]) -> Judgement:
         return UNDECIDED
     best = max(RANK[e.source] for e in words)
     strongest = [e for e in words if RANK[e.source] == best]
-    word = strongest[-1] if best == RANK[Source.OPERATOR] else max(strongest, key=_care)
+    if len(strongest) == 1 or best == RANK[Source.OPERATOR]:
+        word = strongest[-1]
+    else:
+        word = max(strongest, key=_care)
     return Judgement(word.effect, word.source)
 
 
