@@ -11,6 +11,14 @@ from operator import attrgetter
 from typing import Any, Final, cast
 
 from store import chain, schema
+from store.digested import (
+    DeliveriesCheck,
+    GapsCheck,
+    ObservationsCheck,
+    TombstonesCheck,
+    TracesCheck,
+    TriagesCheck,
+)
 from store.events import CommandAccepted, OperationReconciled, SupervisorVerdict
 from store.findings import Check, Finder, Paged, Progress
 from store.head import row_digest
@@ -366,17 +374,6 @@ class _Runs(Paged):
             )
 
 
-class _Deliveries(Paged):
-    """A row that no event repeats matches its own digest."""
-
-    name = "deliveries"
-    statement = "verify_deliveries"
-
-    def look(self, row: Row) -> None:
-        if row_digest(*row[1:-1]) != row[-1]:
-            self.found(f"delivery {row[0]}", "it does not match its digest")
-
-
 class _DeadLetters(Paged):
     """A row that no event repeats matches its own digest; what it was requeued as says so."""
 
@@ -393,73 +390,6 @@ class _DeadLetters(Paged):
             again is None or _frame(again)["data"].get("requeue_of") != self.view.wire_seq(seq)
         ):
             self.found(f"dead letter {seq}", f"it was requeued as event {requeued_as}, which does not say so")
-
-
-class _Triages(Paged):
-    """A row that no event repeats matches its own digest."""
-
-    name = "triages"
-    statement = "verify_triages"
-
-    def look(self, row: Row) -> None:
-        if row_digest(*row[1:-1]) != row[-1]:
-            self.found(f"triage of run {row[0]}", "it does not match its digest")
-
-
-class _Observations(Paged):
-    """A row that no event repeats matches its own digest."""
-
-    name = "observations"
-    statement = "verify_observations"
-
-    def look(self, row: Row) -> None:
-        if row_digest(*row[1:-1]) != row[-1]:
-            self.found(f"observation {row[0]}", "it does not match its digest")
-
-
-class _Gaps(Paged):
-    """Where events were pruned there are none, and the one behind them is there."""
-
-    name = "gaps"
-    statement = "verify_gaps"
-
-    def look(self, row: Row) -> None:
-        first, last, value, has_events, has_next, digest = row
-        subject = f"events {first} to {last}"
-        if row_digest(first, last, value) != digest:
-            self.found(subject, "what is noted of their pruning does not match its digest")
-        if has_events or not has_next:
-            self.found(subject, "they are noted as pruned, and are not, or nothing stands behind them")
-
-
-class _Tombstones(Paged):
-    """A row that no event repeats matches its own digest; what it stands for is gone."""
-
-    name = "tombstones"
-    statement = "verify_tombstones"
-
-    def look(self, row: Row) -> None:
-        rowid, *values, kept, has_gap, digest = row
-        if row_digest(*values) != digest:
-            self.found(f"tombstone {rowid}", "it does not match its digest")
-        if kept is not None:
-            self.found(f"tombstone {rowid}", f"its command {values[0]} was never pruned")
-        if not has_gap:
-            self.found(f"tombstone {rowid}", f"its receipt, event {values[3]}, was never pruned")
-
-
-class _Traces(Paged):
-    """A row that no event repeats matches its own digest."""
-
-    name = "traces"
-    statement = "verify_traces"
-
-    def look(self, row: Row) -> None:
-        *values, run_id, digest = row
-        if row_digest(*values) != digest:
-            self.found(f"trace of run {row[0]}", "it does not match its digest")
-        if run_id != row[1]:
-            self.found(f"trace of run {row[0]}", f"it is about {row[1]}, and the run is {run_id}")
 
 
 class _Erasures(Paged):
@@ -496,14 +426,14 @@ def bounded() -> tuple[Check, ...]:
         _Operations(),
         ProofsCheck(),
         IntentsCheck(),
-        _Deliveries(),
+        DeliveriesCheck(),
         _DeadLetters(),
         HistoriesCheck(),
-        _Triages(),
-        _Observations(),
-        _Gaps(),
-        _Tombstones(),
-        _Traces(),
+        TriagesCheck(),
+        ObservationsCheck(),
+        GapsCheck(),
+        TombstonesCheck(),
+        TracesCheck(),
         _Erasures(),
         _Remains(),
     )

@@ -1,0 +1,92 @@
+"""Rows that no event repeats: each has a digest of its own, and some must fit the events around them.
+
+Part of `store`; imports its own modules. Used by `store.checks`.
+"""
+
+from store.findings import Paged
+from store.head import row_digest
+from store.tables import Row
+
+
+class DeliveriesCheck(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "deliveries"
+    statement = "verify_deliveries"
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        if row_digest(*row[1:-1]) != row[-1]:
+            self.found(f"delivery {row[0]}", "it does not match its digest")
+
+
+class TriagesCheck(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "triages"
+    statement = "verify_triages"
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        if row_digest(*row[1:-1]) != row[-1]:
+            self.found(f"triage of run {row[0]}", "it does not match its digest")
+
+
+class ObservationsCheck(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "observations"
+    statement = "verify_observations"
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        if row_digest(*row[1:-1]) != row[-1]:
+            self.found(f"observation {row[0]}", "it does not match its digest")
+
+
+class GapsCheck(Paged):
+    """Where events were pruned there are none, and the one behind them is there."""
+
+    name = "gaps"
+    statement = "verify_gaps"
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        first, last, value, has_events, has_next, digest = row
+        subject = f"events {first} to {last}"
+        if row_digest(first, last, value) != digest:
+            self.found(subject, "what is noted of their pruning does not match its digest")
+        if has_events or not has_next:
+            self.found(subject, "they are noted as pruned, and are not, or nothing stands behind them")
+
+
+class TombstonesCheck(Paged):
+    """A row that no event repeats matches its own digest; what it stands for is gone."""
+
+    name = "tombstones"
+    statement = "verify_tombstones"
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        rowid, *values, kept, has_gap, digest = row
+        if row_digest(*values) != digest:
+            self.found(f"tombstone {rowid}", "it does not match its digest")
+        if kept is not None:
+            self.found(f"tombstone {rowid}", f"its command {values[0]} was never pruned")
+        if not has_gap:
+            self.found(f"tombstone {rowid}", f"its receipt, event {values[3]}, was never pruned")
+
+
+class TracesCheck(Paged):
+    """A row that no event repeats matches its own digest."""
+
+    name = "traces"
+    statement = "verify_traces"
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        *values, run_id, digest = row
+        if row_digest(*values) != digest:
+            self.found(f"trace of run {row[0]}", "it does not match its digest")
+        if run_id != row[1]:
+            self.found(f"trace of run {row[0]}", f"it is about {row[1]}, and the run is {run_id}")
