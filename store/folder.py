@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 import stat
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from store.settings import JournalSettings
 
 LOCK: Final = "lock"
 """Name of the lock file. Its content is the process id of the owner, for the error message only."""
+LINGER_S: Final = 2.0
+"""How long the lock of a killed owner may outlive it: a child that it had forked and that had not yet become
+another program shares it. An ordinary `exec` takes milliseconds."""
+LOOK_AGAIN_S: Final = 0.01
 PRIVATE: Final = 0o700
 NETWORK: Final = frozenset(
     [
@@ -151,6 +156,7 @@ def weak_ancestor(path: Path) -> Weak | None:
 
 
 def _lock(path: Path) -> int:
+    patience = time.monotonic() + LINGER_S
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -163,7 +169,10 @@ def _lock(path: Path) -> int:
         except BlockingIOError:
             pid = _owner(descriptor)
             os.close(descriptor)
-            raise JournalBusy(path.parent, pid=pid) from None
+            if _lives(pid) or time.monotonic() >= patience:
+                raise JournalBusy(path.parent, pid=pid) from None
+            time.sleep(LOOK_AGAIN_S)
+            continue
         except BaseException:
             os.close(descriptor)
             raise
@@ -176,6 +185,19 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False
+
+
+def _lives(pid: int | None) -> bool:
+    """Whether the process that took the lock is there; else a child of it holds the lock a moment longer."""
+    if pid is None:
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _owner(descriptor: int) -> int | None:

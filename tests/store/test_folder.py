@@ -246,3 +246,47 @@ def test_links_above_are_followed_to_where_they_lead(tmp_path: Path) -> None:
     weak = folder.weak_ancestor(tmp_path / "link" / "state")
     assert weak is not None
     assert weak.path.name == "open"
+
+
+KILLED_WHILE_IT_FORKED = """
+import os, sys, time
+from pathlib import Path
+from store.folder import entered
+from store.settings import JournalSettings
+with entered(JournalSettings(state_dir=Path(sys.argv[1]), runtime_dir=Path(sys.argv[2]))):
+    if os.fork() == 0:  # it shares the lock, as a child does until it has become another program
+        os.close(1)
+        sys.stdin.read()
+        os._exit(0)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("patience_s", [60.0, 0.05])
+def test_the_lock_of_a_killed_owner_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float
+) -> None:
+    """A child that was just forked holds it a moment longer; whoever waits too little is refused."""
+    monkeypatch.setattr(folder, "LINGER_S", patience_s)
+    settings = JournalSettings(state_dir=tmp_path / "state", runtime_dir=tmp_path)
+    looks = 0
+
+    def look(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3 and patience_s > 1:
+            assert killed.stdin is not None
+            killed.stdin.close()  # the child ends, and with it the lock
+
+    monkeypatch.setattr("store.folder.time.sleep", look)
+    command = [sys.executable, "-c", KILLED_WHILE_IT_FORKED, str(tmp_path / "state"), str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        killed.stdout.read()
+        assert killed.wait() == 0
+        if patience_s > 1:
+            with folder.entered(settings):
+                assert looks >= 3
+        else:
+            with pytest.raises(JournalBusy), folder.entered(settings):
+                raise AssertionError("entered")

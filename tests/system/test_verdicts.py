@@ -142,6 +142,7 @@ async def test_a_parent_is_judged_by_its_child_run_across_restarts(zygote: Zygot
         assert await made.start(kill_at="intake.committed").exit_code() == KILLED
         life = made.start()
         assert (await plane.receipt_of("end"))["kind"] == "command.completed"
+        await plane.until(lambda: said(plane, "operation.reconciled"))  # it comes behind that receipt
         (word,) = said(plane, "operation.reconciled")
         assert (word["operation_id"], word["data"]["actor"]) == (parent, "daemon:delegation")
         assert (word["data"]["effect"], word["data"]["supersedes"]) == ("occurred", lost["seq"])
