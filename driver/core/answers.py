@@ -6,9 +6,12 @@ Part of `driver.core`, pure: imports `store.records` only.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from store.records import CommandId, JsonValue, StoredEvent
+
+NO_SUCH_OPERATION: Final = "this journal has no such operation: check the id"
+"""What every command is told that names an operation which is not here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Whether an operation is compensated: a decision on what the journal says, and the arguments of the call.
 
-Part of `driver.core`, pure: imports `driver.core.{contracts,expressions,probes,templates}` and `store`'s
+Part of `driver.core`, pure: imports `driver.core.{answers,contracts,expressions,templates}` and `store`'s
 values; time arrives as facts.
 
 Theory of operation
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias, cast
 
+from driver.core.answers import NO_SUCH_OPERATION
 from driver.core.contracts import Compensation
 from driver.core.expressions import EvaluationFailed
 from driver.core.templates import blank
@@ -119,7 +120,7 @@ UNDECLARED: Final = Refused(
     "no_compensation_declared",
     "no contract declares how to take it back: see [providers.P.tools.T.compensate]",
 )
-UNKNOWN_OPERATION: Final = Refused("unknown_operation", "this journal has no such operation: check the id")
+UNKNOWN_OPERATION: Final = Refused("unknown_operation", NO_SUCH_OPERATION)
 
 
 def _without(seen: JsonObject, message: str) -> Refused:

@@ -1,7 +1,7 @@
 """Whether an operation that has ended gets another attempt because somebody asks for it: rule R alone.
 
-Part of `driver.core`, pure: imports `driver.core.retry` and `store`'s values; time arrives as facts.
-Definition of rule R: docs/protocol.md, section 4.
+Part of `driver.core`, pure: imports `driver.core.{answers,retry}` and `store`'s values; time arrives as
+facts. Definition of rule R: docs/protocol.md, section 4.
 
 Theory of operation
 -------------------
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
+from driver.core.answers import NO_SUCH_OPERATION
 from driver.core.retry import Case, Obstacle, permit
 from store.lifecycle import OPEN, Effect, Evidence, Judgement, Source, State, judge
 from store.records import AttemptRecord, EvidenceRecord, timestamp
@@ -152,7 +153,7 @@ _CLAIM: Final[dict[Why, str]] = {
 }
 _MESSAGES: Final[dict[Why, str]] = {
     **_CLAIM,
-    "unknown_operation": "this journal has no such operation: check the id",
+    "unknown_operation": NO_SUCH_OPERATION,
     "not_ended": "it has not ended: wait for its outcome, or cancel it",
     "still_running": "an attempt of it, or its compensation, runs or was asked for: wait for its outcome",
     "already_occurred": "it has happened, and is not done twice: send a new command if another one is meant",

@@ -1,7 +1,7 @@
 """Whether an operator's verdict about an operation is recorded: a decision on what the journal says then.
 
-Part of `driver.core`, pure: imports `store.lifecycle`. Definitions: docs/local-api.md. A verdict is a word
-about the world, and nothing is executed because of it.
+Part of `driver.core`, pure: imports `driver.core.answers` and `store.lifecycle`. Definitions:
+docs/local-api.md. A verdict is a word about the world, and nothing is executed because of it.
 
 Theory of operation
 -------------------
@@ -14,6 +14,7 @@ or another may still follow, nobody can know how it ends.
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from driver.core.answers import NO_SUCH_OPERATION
 from store.lifecycle import OPEN, RANK, Effect, Source, State
 
 VerdictRefusal = Literal[
@@ -72,9 +73,7 @@ Ruling: TypeAlias = Record | Known | NotRecorded
 def rule(asked: Verdict, facts: VerdictFacts, *, override: bool) -> Ruling:
     """Return what becomes of a verdict."""
     if facts.state is None:
-        return NotRecorded(
-            code="unknown_operation", message="this journal has no such operation: check the id"
-        )
+        return NotRecorded(code="unknown_operation", message=NO_SUCH_OPERATION)
     if facts.state in OPEN:
         return NotRecorded(code="still_running", message=_still(facts.state))
     if facts.by is not None and RANK[facts.by] > RANK[Source.OPERATOR]:

@@ -4,6 +4,7 @@ Part of `driver.engine`; imports `driver.core` and `store`. What they say stands
 and nowhere else: the receipt may be of another run, and erasing the operation would not find it there.
 """
 
+from driver.core.answers import NO_SUCH_OPERATION
 from driver.core.commands import AnnotateData
 from driver.engine.endings import draft
 from store.events import CommandCompleted, CommandFailed, OperationAnnotated
@@ -18,9 +19,7 @@ def record_annotation(tx: Transaction, data: AnnotateData) -> CommandCompleted |
     """
     record = tx.operation(data.operation_id)
     if record is None:
-        return CommandFailed(
-            code="unknown_operation", message="this journal has no such operation: check the id"
-        )
+        return CommandFailed(code="unknown_operation", message=NO_SUCH_OPERATION)
     metadata: dict[str, str] = {name: data.metadata[name] for name in data.metadata}
     recorded = metadata != record.metadata
     if recorded:
