@@ -11,11 +11,12 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PEERS := tests/peers/node_modules/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
+FAULTS_ARGS ?=
 
-.PHONY: help .venv peers demo test lanes faults cover check ruff arrows mypy pyright format bench schema clean
+.PHONY: help .venv peers demo test lanes faults faults-full cover check ruff arrows mypy pyright format bench schema clean
 
 help: ## show this list
-	@grep -hE '^[.a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[.a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z-]+):.*## /\1\t/' | expand -t 12
 
 .venv: $(STAMP) ## make the virtual environment, or bring it up to date with pyproject.toml
 
@@ -47,8 +48,11 @@ test: $(STAMP) $(PEERS) ## all tests but the long lanes, with the slowest named
 lanes: $(STAMP) $(PEERS) ## the long lanes: real and hostile peers, each kind of provider under kills
 	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 -m lane $(PYTEST_ARGS)
 
-faults: $(STAMP) ## lanes that try to break every promise, each with a seed and a time box
-	$(BIN)/python -m tests.faults
+faults: $(STAMP) $(PEERS) ## lanes that try to break every promise, each with a seed and a time box: 8 minutes
+	$(BIN)/python -m tests.faults $(FAULTS_ARGS)
+
+faults-full: $(STAMP) $(PEERS) ## the same lanes for an hour
+	$(BIN)/python -m tests.faults --full $(FAULTS_ARGS)
 
 cover: $(STAMP) $(PEERS) ## all tests, with branch coverage
 	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)

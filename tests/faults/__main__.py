@@ -1,69 +1,150 @@
 """Run lanes: `python -m tests.faults --lane NAME --seed N --seconds S`; all lanes, without a name.
 
 Exit code 0 where each of them holds, else 1. A lane that the machine cannot run fails where CI is set, and is
-left out with a word elsewhere.
+left out with a word elsewhere. `--full` gives each lane its long box; `--json FILE` writes all reports there,
+from which `python -m tests.faults.page` makes the figures of docs/reliability.md.
 """
 
 import argparse
+import json
 import os
-import shutil
+import platform
+import sqlite3
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import traceback
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
 from time import monotonic
-from types import MappingProxyType
 from typing import Final
 
-from tests.faults import crash_states, errors, notifier
-from tests.faults.lane import Run
+import anyio
 
+from tests.faults import notifier
+from tests.faults.battery import Battery, Ran
+from tests.faults.lane import Box, Lane, Run, is_strict, program
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One lane, and what it takes."""
-
-    run: Run
-    seconds: float
-    needs: tuple[str, ...] = ()
-    """Programs."""
-    possible: Callable[[], bool] = lambda: True
-    """Whether the kernel lets it."""
-
-
-LANES: Final[Mapping[str, Lane]] = MappingProxyType(
-    {
-        crash_states.NAME: Lane(run=crash_states.run, seconds=100, needs=("strace",)),
-        errors.NAME: Lane(run=errors.run, seconds=70, possible=notifier.is_available),
-    }
-)
 SEED: Final = 20261130
+LANES: Final = (
+    Lane(
+        name="crash states",
+        module="tests.faults.crash_states",
+        what="every legal state of the disk after a power loss, from recordings of a journal and of a daemon",
+        points="states of the disk",
+        normal=Box(seconds=90, points=100_000),
+        full=Box(seconds=1_200, points=2_000_000),
+        cores=2,
+        needs=(program("strace"),),
+    ),
+    Lane(
+        name="errors",
+        module="tests.faults.errors",
+        what="EIO, ENOSPC, EMFILE, ENOLCK, once and for ever, at the n-th call of each kind; a full disk",
+        points="errors injected",
+        normal=Box(seconds=60, points=1_000),
+        full=Box(seconds=420, points=6_000),
+        cores=2,
+        needs=(notifier.lacking,),
+    ),
+)
+BY_NAME: Final = {lane.name: lane for lane in LANES}
 
 
 def main(arguments: list[str]) -> int:
     """Run what was asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tests.faults")
-    parser.add_argument("--lane", choices=sorted(LANES), action="append")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--seconds", type=float, help="for each lane")
-    asked = parser.parse_args(arguments)
-    held = [_run(name, asked.seed, asked.seconds) for name in asked.lane or LANES]
-    return 0 if all(held) else 1
-
-
-def _run(name: str, seed: int, seconds: float | None) -> bool:
-    lane = LANES[name]
-    if missing := [program for program in lane.needs if shutil.which(program) is None]:
-        _print(f"{name}: not run, this machine has no {', '.join(missing)}")
-        return not os.environ.get("CI")
-    if not lane.possible():
-        _print(f"{name}: not run, the kernel of this machine cannot report system calls (Linux 5.5, x86-64)")
-        return not os.environ.get("CI")
+    asked = _parser().parse_args(arguments)
+    work = [(BY_NAME[name], _box(BY_NAME[name], asked)) for name in asked.lane or BY_NAME]
+    if asked.here is not None:
+        (((lane, box),)) = work
+        return _here(lane, asked.seed, box, asked.here)
     began = monotonic()
-    report = lane.run(seed, seconds or lane.seconds)
+    possible, left_out = _possible(work)
+    battery = Battery(seed=asked.seed, say=_say)
+    anyio.run(battery.run, possible)
+    took_s = monotonic() - began
+    failing = [ran.lane.name for ran in battery.ended if not ran.report.holds] + (
+        left_out if is_strict() else []
+    )
+    if len(work) > 1:
+        verdict = f"FAILED: {', '.join(failing)}" if failing else "all hold"
+        _print(f"{len(battery.ended)} of {len(work)} lanes run in {took_s:.0f} s: {verdict}")
+    if asked.json is not None:
+        asked.json.write_text(_figures(battery.ended, asked.seed, took_s, full=asked.full))
+    return 1 if failing else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults")
+    parser.add_argument("--lane", choices=sorted(BY_NAME), action="append", help="all, without it")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--full", action="store_true", help="the long boxes: an hour for all lanes")
+    parser.add_argument("--seconds", type=float, help="for each lane, instead of its box")
+    parser.add_argument("--points", type=int, help="for each lane, instead of its count")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the reports there")
+    parser.add_argument(
+        "--here",
+        type=Path,
+        metavar="FILE",
+        help="one lane, in this process and without a limit; its report goes to FILE",
+    )
+    return parser
+
+
+def _box(lane: Lane, asked: argparse.Namespace) -> Box:
+    box = lane.full if asked.full else lane.normal
+    return Box(seconds=asked.seconds or box.seconds, points=asked.points or box.points)
+
+
+def _possible(work: Iterable[tuple[Lane, Box]]) -> tuple[list[tuple[Lane, Box]], list[str]]:
+    """Return what this machine can run, and the names of the others."""
+    possible: list[tuple[Lane, Box]] = []
+    left_out: list[str] = []
+    for lane, box in work:
+        if lacking := lane.lacking():
+            _print(f"{lane.name}: not run, {'; '.join(lacking)}")
+            left_out.append(lane.name)
+        else:
+            possible.append((lane, box))
+    return possible, left_out
+
+
+def _here(lane: Lane, seed: int, box: Box, to: Path) -> int:
+    run: Run = import_module(lane.module).run
+    try:
+        report = run(seed, box.seconds, box.points)
+    except Exception:  # noqa: BLE001 - whatever it was, the lane has failed, and its name is told with it
+        traceback.print_exc()
+        return 1
+    to.write_text(json.dumps(report.to_json()))
+    return 0 if report.holds else 1
+
+
+def _say(ran: Ran) -> None:
+    report, box = ran.report, ran.box
     for line in report.lines():
         _print(line)
-    _print(f"  {'holds' if report.holds else 'FAILS'}, after {monotonic() - began:.0f} s")
-    return report.holds
+    if ran.printed.strip():
+        _print(ran.printed.rstrip())
+    share = (
+        f"{report.points:,} of {box.points:,} {ran.lane.points} in {report.seconds:.0f} of {box.seconds:g} s"
+    )
+    _print(f"  {'holds' if report.holds else 'FAILS'}: {share}")
+
+
+def _figures(ended: Iterable[Ran], seed: int, took_s: float, *, full: bool) -> str:
+    order = [lane.name for lane in LANES]
+    lanes = [
+        {**ran.report.to_json(), "target": ran.box.points, "box_s": ran.box.seconds}
+        for ran in sorted(ended, key=lambda ran: order.index(ran.lane.name))
+    ]
+    where = {
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "kernel": f"{platform.system()} {platform.release().split('-')[0]}, {platform.machine()}",
+    }
+    found = {"full": full, "seed": seed, "seconds": round(took_s), "where": where, "lanes": lanes}
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
 def _print(line: str) -> None:

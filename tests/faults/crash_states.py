@@ -68,8 +68,8 @@ class Tally:
     """Why there is no recording: a life ended as it must not."""
 
 
-def run(seed: int, seconds: float) -> Report:
-    """Explore for so many seconds."""
+def run(seed: int, seconds: float, target: int) -> Report:
+    """Explore for so many seconds, or until so many states were looked at."""
     until = monotonic() + seconds * LATEST + RECORDINGS_S
     with tempfile.TemporaryDirectory(prefix="effectd-faults-", dir=_memory()) as folder:
         jobs = _jobs(Path(folder), seed, seconds)
@@ -307,8 +307,9 @@ def _report(seed: int, jobs: Sequence[Job], found: Sequence[Tally]) -> Report:
             f"{tally.name}: {tally.states:,} states at {tally.points:,} points, {tally.disks:,} disks, "
             f"{tally.journals:,} journals"
         )
+    report.points = sum(tally.states for tally in real)
     report.tried = (
-        f"{sum(t.states for t in real):,} states ({sum(t.modes.total() for t in real):,} built) at "
+        f"{report.points:,} states ({sum(t.modes.total() for t in real):,} built) at "
         f"{sum(t.points for t in real):,} points of {len(real)} recordings; "
         f"{sum(t.disks for t in real):,} different "
         f"disks opened, {sum(t.journals for t in real):,} different journals and "

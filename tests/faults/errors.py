@@ -34,8 +34,8 @@ WANTED: Final = frozenset(
 )  # fmt: skip
 
 
-def run(seed: int, seconds: float) -> Report:
-    """Inject for so many seconds."""
+def run(seed: int, seconds: float, target: int) -> Report:
+    """Inject for so many seconds, or until so many errors were injected."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with (
         tempfile.TemporaryDirectory(prefix="effectd-faults-", dir=memory) as folder,
@@ -56,6 +56,7 @@ def _report(seed: int, tallies: Sequence[Tally], control: Tally) -> Report:
     report.reached["caught: verdict_from_memory"] += bool(control.broken)
     report.wanted = WANTED
     injected = report.fired["once"] + report.fired["for ever"]
+    report.points = injected
     report.tried = (
         f"{sum(t.tried for t in tallies):,} points tried, {injected:,} errors injected, in "
         f"{sum(t.lives for t in tallies):,} lives, {tallies[1].lives:,} of them of a daemon; "

@@ -43,10 +43,12 @@ _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
 _PATH_BYTES_MAX: Final = 512
 
 
-def is_available() -> bool:
-    """Whether this machine can do it."""
+def lacking() -> str | None:
+    """Say why this machine cannot do it, or None."""
     release = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
-    return platform.machine() == "x86_64" and release >= (5, 5)
+    if platform.machine() == "x86_64" and release >= (5, 5):
+        return None
+    return "the kernel of this machine cannot report system calls (Linux 5.5, x86-64)"
 
 
 class _Instruction(ctypes.Structure):

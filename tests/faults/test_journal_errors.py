@@ -10,7 +10,9 @@ from tests.faults.journal_errors import Fault, Trap, life
 from tests.faults.notifier import Call
 from tests.store.conftest import FILES
 
-pytestmark = pytest.mark.skipif(not notifier.is_available(), reason="the kernel cannot report system calls")
+pytestmark = pytest.mark.skipif(
+    notifier.lacking() is not None, reason="the kernel cannot report system calls"
+)
 
 
 class _AtPath(Trap):
