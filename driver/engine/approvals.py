@@ -5,7 +5,6 @@ Part of `driver.engine`; imports `driver.core` and `store`. Each function is par
 
 from dataclasses import dataclass
 from datetime import timedelta
-from uuid import uuid4
 
 from driver.core.approval import DecisionFacts, Refused, Request, Verdict, decide
 from driver.core.commands import ApproveData
@@ -59,13 +58,16 @@ def newest_request(view: View, operation_id: OperationId) -> Request | None:
     )
 
 
-def ask(tx: Transaction, assignment: Assignment, definition: Digest | None) -> Asked:
-    """Record a new request for the attempt: from now on the operation waits for a person."""
+def ask(tx: Transaction, assignment: Assignment, definition: Digest | None, digits: str) -> Asked:
+    """Record a new request for the attempt: from now on the operation waits for a person.
+
+    `digits` become its id: no other request has them.
+    """
     expires_at = tx.now + timedelta(seconds=assignment.contract.approval_expires_s)
     if assignment.expires_at is not None:
         expires_at = min(expires_at, assignment.expires_at)
     request = ApprovalRequested(
-        approval_id=f"ap_{uuid4().hex}",
+        approval_id=f"ap_{digits}",
         tool=assignment.tool,
         args_digest=assignment.args_digest,
         arguments=assignment.shown_arguments,

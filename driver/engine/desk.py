@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
-from uuid import uuid4
 
 import structlog
 
@@ -119,16 +118,19 @@ class ControlDesk:
 class LocalDesk:
     """Takes the commands that somebody gives on this machine: they are journalled as any other."""
 
-    def __init__(self, *, journal: Journal, intake: Intake, posture: Posture) -> None:
+    def __init__(
+        self, *, journal: Journal, intake: Intake, posture: Posture, new_id: Callable[[], str]
+    ) -> None:
         self._journal = journal
         self._intake = intake
         self._posture = posture
+        self._new_id = new_id
 
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Return what became of a command, once that is fsynced. Its events go to the plane, too."""
         if not self._posture.ready:
             return _STARTING
-        command_id = CommandId(f"{LOCAL_PREFIX}{uuid4().hex}")
+        command_id = CommandId(f"{LOCAL_PREFIX}{self._new_id()}")
         frame = CommandFrame(command_id=command_id, run_id=run_id, kind=kind, data=data)
         (answer,) = await self._intake.deliver([frame], Origin.LOCAL)
         if isinstance(answer, Reply):

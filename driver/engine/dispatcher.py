@@ -84,7 +84,7 @@ class Dispatcher:
         self._posture = around.posture
         self._limits = around.limits
         self._clock = around.clock
-        self._steps = Steps(around.posture, around.machine, around.terms)
+        self._steps = Steps(around.posture, around.machine, around.terms, around.new_id)
         self._boundary = around.boundary
         self._traces = around.traces
         self._loss = Loss(around.journal, around.lose)

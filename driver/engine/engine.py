@@ -5,7 +5,6 @@ for its life, and so do the engine's tests: there is one way to put the parts to
 """
 
 from collections.abc import Mapping
-from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskStatus
@@ -40,7 +39,7 @@ class Engine:
             journal=around.journal,
             posture=around.posture,
             dispatcher=self.dispatcher,
-            new_id=lambda: uuid4().hex,
+            new_id=around.new_id,
             pump=self.pump,
         )
         prober = Prober(around)
@@ -59,7 +58,9 @@ class Engine:
         )
         self.commands = Commands(self._families())
         self.intake = Intake(around, self.dispatcher, self.commands, self.errands)
-        self.local = LocalDesk(journal=around.journal, intake=self.intake, posture=around.posture)
+        self.local = LocalDesk(
+            journal=around.journal, intake=self.intake, posture=around.posture, new_id=around.new_id
+        )
 
     def control_desk(self, identity: Identity) -> ControlDesk:
         """Return where the link hands in what the plane says."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final, Literal
-from uuid import uuid4
 
 import anyio
 import structlog
@@ -77,6 +76,7 @@ class Prober:
         self._clock = around.clock
         self._machine = around.machine
         self._boundary = around.boundary
+        self._new_id = around.new_id
         self._limits: dict[str, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(LOOKS_MAX))
 
     async def look(self, operation_id: OperationId) -> Finding | NoLook:
@@ -154,20 +154,25 @@ class Prober:
         if not contract.declared or contract.write:
             return Unclear(f"{case.read} is not declared a read, and a probe calls nothing else")
         provider = self._providers[case.read.provider]
-        report, phase = await put(provider, case.read.tool, arguments, contract.execution_s)
+        look = look_id(self._new_id())
+        report, phase = await put(provider, look, case.read.tool, arguments, contract.execution_s)
         hiding = redaction((*(() if contract.redact is None else contract.redact.paths), *case.hidden))
         keeping = None if hiding is None else Redactor(redaction=hiding, arguments=arguments)
         return count(case.probe, case.seen, report, phase, contract, keeping)
 
 
-async def put(provider: Provider, tool: str, arguments: JsonObject, timeout_s: float) -> tuple[Report, Phase]:
+async def put(
+    provider: Provider, look: OperationId, tool: str, arguments: JsonObject, timeout_s: float
+) -> tuple[Report, Phase]:
     """Call a tool that only reads, once; return what became of that, and how far it got.
+
+    `look` is the id that it is called under.
 
     Takes `timeout_s` to get ready, and as much again for the answer, at most. Whatever the provider raises is
     a report. What is heard of the call later, nobody can mistake for an operation's.
     """
     call = ToolCall(
-        operation_id=look_id(uuid4().hex),
+        operation_id=look,
         attempt=1,
         tool=tool,
         arguments=arguments,

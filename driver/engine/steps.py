@@ -4,6 +4,7 @@ Part of `driver.engine`; imports `driver.core`, `store` and its own siblings. Wh
 `driver.engine.dispatcher`'s.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -37,6 +38,7 @@ class Steps:
     posture: Posture
     machine: Machine
     terms: Terms
+    new_id: Callable[[], str]
 
     def refusal(self, running: Running, now: datetime) -> OperationNotExecuted | None:
         """Return why the call must not be sent; None where it may. The last look, and the one before it."""
@@ -140,7 +142,7 @@ class Steps:
                 end_at_rest(tx, record, OperationNotExecuted(reason="approval_expired"))
                 return Over()
             case Ask():
-                request = ask(tx, assignment, running.definition)
+                request = ask(tx, assignment, running.definition, self.new_id())
                 return Later(replace(assignment.place, unapproved=False, granted=None, asked=request))
 
     def _unprepared(

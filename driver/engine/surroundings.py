@@ -6,6 +6,7 @@ Part of `driver.engine`; imports `driver.providers.protocol`, `store` and its ow
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import uuid4
 
 from driver.engine.machine import Machine
 from driver.engine.posture import Limits, Posture
@@ -14,6 +15,11 @@ from driver.engine.traces import UNTRACED, Traces
 from driver.faults import Boundary
 from driver.providers.protocol import Provider
 from store.journal import Journal
+
+
+def random_digits() -> str:
+    """Return 32 hex digits that nobody can foresee."""
+    return uuid4().hex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +36,8 @@ class Surroundings:
     clock: Callable[[], datetime]
     machine: Machine
     boundary: Boundary
+    new_id: Callable[[], str] = random_digits
+    """Returns 32 hex digits, other ones each time; called from any thread."""
     traces: Traces = UNTRACED
     lose: str | None = None
     """The operation, or the tool, whose answers a drill loses (`driver.engine.loss`)."""

@@ -26,7 +26,6 @@ from typing import Final, TypeAlias
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from driver.core.answers import Answer, Repeat
@@ -60,6 +59,7 @@ from driver.link.courier import Courier
 from driver.link.desk import Desk
 from driver.link.dial import CLOSE_SHARE
 from driver.link.outbox import Outbox
+from driver.link.socket import Socket
 from driver.link.watermark import Watermark
 from store.journal import Journal
 from store.records import JournalId, StoredEvent
@@ -102,7 +102,7 @@ class Conversation:
 
     def __init__(
         self,
-        socket: ClientConnection,
+        socket: Socket,
         *,
         journal: Journal,
         desk: Desk,

@@ -40,7 +40,7 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-async def dial(settings: LinkSettings, token: Token, *, user_agent: str) -> ClientConnection:
+async def dial(settings: LinkSettings, token: Token, user_agent: str) -> ClientConnection:
     """Return an open socket. Raises `LinkError`; takes at most `dead_after_s` for the handshake.
 
     Certificates are read at every call, so that rotated ones are picked up. Cancelled, it leaves no socket

@@ -4,7 +4,7 @@ Part of `driver.link`; imports `driver.core` and `store`. No outage and no close
 (another life of this driver has taken over) makes it wait for an operator.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from random import SystemRandom
@@ -29,6 +29,7 @@ from driver.link.desk import Desk
 from driver.link.dial import dial, shown_url
 from driver.link.errors import LinkError
 from driver.link.settings import LinkSettings
+from driver.link.socket import Socket
 from driver.link.token import Token, read_token
 from driver.link.watermark import Watermark
 from store.journal import Journal
@@ -38,6 +39,8 @@ from store.view import View
 log = structlog.get_logger(__name__)
 
 LinkState: TypeAlias = Literal["connecting", "connected", "waiting", "superseded"]
+Dial: TypeAlias = Callable[[LinkSettings, Token, str], Awaitable[Socket]]
+"""Opens a socket to the plane, or raises a `LinkError`: shows the token, and calls itself by the text."""
 
 _CHANCE: Final = SystemRandom().random
 _DISAPPOINTING: Final = frozenset({CLOSE_PROTOCOL_ERROR, CLOSE_NOT_AUTHORISED})
@@ -74,6 +77,7 @@ class Link:
         clock: Callable[[], datetime],
         boundary: Callable[[str], None] = lambda _name: None,
         chance: Callable[[], float] = _CHANCE,
+        dial: Dial = dial,
     ) -> None:
         self._settings = settings
         self._journal = journal
@@ -82,6 +86,7 @@ class Link:
         self._clock = clock
         self._boundary = boundary
         self._chance = chance
+        self._dial = dial
         self._courier = Courier(desk)
         self._watermark = Watermark(journal)
         self._url = shown_url(settings.url)
@@ -142,7 +147,7 @@ class Link:
         token: Token | None = None
         try:
             token = await self._read_token()
-            socket = await dial(self._settings, token, user_agent=self._software)
+            socket = await self._dial(self._settings, token, self._software)
         except LinkError as error:
             self._last_error = str(error)
             log.warning("link_failed", url=self._url, error=str(error), attempts=self._attempts)

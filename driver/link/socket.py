@@ -1,0 +1,47 @@
+"""What a conversation needs of a socket: the WebSocket connection of the library is one.
+
+Part of `driver.link`; imports nothing but the standard library.
+"""
+
+from typing import Protocol
+
+
+class Transport(Protocol):
+    """What is below a socket."""
+
+    def abort(self) -> None:
+        """End it at once, whatever waits to be sent."""
+        ...
+
+
+class Socket(Protocol):
+    """One open WebSocket. What ends it is raised as `websockets.exceptions.ConnectionClosed`."""
+
+    @property
+    def transport(self) -> Transport:
+        """What is below it."""
+        ...
+
+    @property
+    def subprotocol(self) -> str | None:
+        """What the peer selected."""
+        ...
+
+    async def recv(self) -> str | bytes:
+        """Return the next message. Raises where the socket is closed."""
+        ...
+
+    async def send(self, message: str | bytes, *, text: bool | None = None) -> None:
+        """Hand over a message; returning says nothing about its arrival. Raises where the socket is closed.
+
+        `text`: whether it goes as text, where the type of the message does not say so.
+        """
+        ...
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Close with a handshake, after what was sent."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Return once the socket is closed."""
+        ...
