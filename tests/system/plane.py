@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any, Final, Literal
 
 import anyio
@@ -237,11 +238,11 @@ class ScriptedPlane:
         """Look at the handshake."""
         if self.answer_status is not None:
             self.refused_connections += 1
-            self._note()
+            self.look_again()
             return socket.respond(HTTPStatus(self.answer_status), "as the test says\n")
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             self.refused_connections += 1
-            self._note()
+            self.look_again()
             return socket.respond(HTTPStatus.UNAUTHORIZED, "wrong token\n")
         return None
 
@@ -253,7 +254,7 @@ class ScriptedPlane:
         try:
             async for frame in socket:
                 await self._hear(link, frame)
-                self._note()
+                self.look_again()
         except ConnectionClosed:
             pass
         except Exception as exc:  # noqa: BLE001 - the library would log it, and the test would wait in vain
@@ -261,7 +262,7 @@ class ScriptedPlane:
         self.closes.append(socket.close_code)
         if self.link is link:
             self.link = None
-        self._note()
+        self.look_again()
 
     async def _hear(self, link: _Link, frame: str | bytes) -> None:
         if self.link is not link and link.welcomed:
@@ -360,7 +361,8 @@ class ScriptedPlane:
                 for fault in validator.iter_errors(said)
             )
 
-    def _note(self) -> None:
+    def look_again(self) -> None:
+        """Let whoever waits ask once more whether what it waits for is so."""
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -387,13 +389,16 @@ def _validator(frame_type: str) -> Any | None:  # noqa: ANN401 - its stubs do no
 
 
 @asynccontextmanager
-async def scripted_plane() -> AsyncGenerator[ScriptedPlane]:
-    """Serve a `ScriptedPlane` on a free loopback port. At the end every rule of the protocol must hold."""
+async def scripted_plane(
+    *, host: str = "127.0.0.1", tls: SSLContext | None = None
+) -> AsyncGenerator[ScriptedPlane]:
+    """Serve a `ScriptedPlane` on a free port of `host`. At the end every rule of the protocol must hold."""
     plane = ScriptedPlane()
     async with serve(
         plane.serve,
-        "127.0.0.1",
+        host,
         0,
+        ssl=tls,
         subprotocols=[SUBPROTOCOL],
         process_request=plane.gate,
         compression=None,
@@ -402,6 +407,6 @@ async def scripted_plane() -> AsyncGenerator[ScriptedPlane]:
         close_timeout=1,
     ) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        plane.url = f"ws://127.0.0.1:{port}/driver"
+        plane.url = f"{'ws' if tls is None else 'wss'}://{host}:{port}/driver"
         yield plane
         plane.check()
