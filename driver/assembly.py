@@ -29,6 +29,7 @@ from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.http.settings import Endpoint, HttpSettings
 from driver.providers.mcp.settings import HttpServer, McpSettings, StdioServer
 from driver.providers.protocol import LateResults, Provider
+from driver.providers.serving import NOBODY, Audience
 from store.retention import RetentionSettings
 from store.settings import JournalSettings
 
@@ -84,17 +85,22 @@ def limits(config: Config) -> Limits:
     )
 
 
-def providers(config: Config, late: LateResults) -> Mapping[str, Provider]:
-    """Return one provider for each table, none of them started; `late` gets the answers that come late."""
-    return {name: _provider(name, table, config, late) for name, table in config.providers.items()}
+def providers(config: Config, late: LateResults, audience: Audience = NOBODY) -> Mapping[str, Provider]:
+    """Return one provider for each table, none of them started.
+
+    `late` gets the answers that come late, `audience` hears what providers say unasked.
+    """
+    return {name: _provider(name, table, config, late, audience) for name, table in config.providers.items()}
 
 
-def _provider(name: str, table: ProviderTable, config: Config, late: LateResults) -> Provider:
+def _provider(
+    name: str, table: ProviderTable, config: Config, late: LateResults, audience: Audience
+) -> Provider:
     match table:
         case McpProviderTable():
             from driver.providers.mcp.provider import McpProvider  # noqa: PLC0415 - see the module's docstring
 
-            return McpProvider(_mcp_settings(name, table, config), late)
+            return McpProvider(_mcp_settings(name, table, config), late, audience)
         case HttpProviderTable():
             from driver.providers.http.provider import HttpProvider  # noqa: PLC0415 - see the module's docstring
 

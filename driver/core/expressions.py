@@ -7,8 +7,9 @@ Part of `driver.core`, pure: imports only `store.records`. What an expression yi
      └── EvaluationFailed     it met a value that it cannot work on, or yields something that is no JSON
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import jmespath
 from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, UnknownFunctionError
@@ -60,6 +61,29 @@ class Expression:
         if not _is_json(found):
             raise EvaluationFailed(self.text, "yields a value that is no JSON")
         return cast("JsonValue", found)
+
+    def members(self, name: str) -> frozenset[str]:
+        """Return the names of the members that the expression looks at in the member `name` of its value."""
+        return frozenset(_members(cast("dict[str, Any]", self._compiled.parsed), name))
+
+
+def _members(node: dict[str, Any], name: str) -> Iterator[str]:
+    """Yield what `name.MEMBER` names anywhere in a parsed expression."""
+    children: list[Any] = node["children"]
+    if node["type"] == "subexpression" and _field(children[0]) == name:
+        member = _field(children[1])
+        if member is not None:
+            yield member
+    for child in children:
+        if isinstance(child, dict):
+            yield from _members(cast("dict[str, Any]", child), name)
+
+
+def _field(node: dict[str, Any]) -> str | None:
+    """The name that a node begins with: `a` of `a` and of `a[0]`."""
+    while node["type"] == "index_expression":
+        node = node["children"][0]
+    return cast("str", node["value"]) if node["type"] == "field" else None
 
 
 def _fault(error: Exception) -> str:

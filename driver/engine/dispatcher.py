@@ -86,6 +86,7 @@ class Dispatcher:
         self._clock = around.clock
         self._steps = Steps(around.posture, around.machine, around.terms, around.new_id)
         self._boundary = around.boundary
+        self._answered = around.answered
         self._traces = around.traces
         self._loss = Loss(around.journal, around.lose)
         self._observer = Observer(around)
@@ -251,6 +252,7 @@ class Dispatcher:
         word: Outcome | None = await self._refused_at_last(running) or not_held
         if word is None:
             report = await self._loss.strike(running.assignment, await self._call(running))
+            self._answered(running.assignment.operation_id, report)
             self._boundary("dispatch.answered")
             took_ms = round((anyio.current_time() - began) * 1000)
             word = self._judge(running, report, took_ms)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
+from driver.core.attempts import Report
 from driver.engine.machine import Machine
 from driver.engine.posture import Limits, Posture
 from driver.engine.terms import Terms
@@ -15,6 +16,12 @@ from driver.engine.traces import UNTRACED, Traces
 from driver.faults import Boundary
 from driver.providers.protocol import Provider
 from store.journal import Journal
+from store.records import OperationId
+
+
+def nobody_hears(operation_id: OperationId, report: Report) -> None:
+    """Where nobody waits for answers as they came."""
+    del operation_id, report
 
 
 def random_digits() -> str:
@@ -39,5 +46,8 @@ class Surroundings:
     new_id: Callable[[], str] = random_digits
     """Returns 32 hex digits, other ones each time; called from any thread."""
     traces: Traces = UNTRACED
+    answered: Callable[[OperationId, Report], None] = nobody_hears
+    """Told what was seen of a call's end, as it came, before its outcome is recorded; nothing may go out by
+    that."""
     lose: str | None = None
     """The operation, or the tool, whose answers a drill loses (`driver.engine.loss`)."""

@@ -1,8 +1,8 @@
 """The gateway: what an agent in the sandbox sees as one MCP server, with the journal under each of its calls.
 
-May import `driver.core`, `driver.config` (the sockets' names), `driver.providers` (its protocols) and `store`.
-What runs inside the agent's own process tree (`relay` and what it imports) imports the standard library and
-anyio alone: an agent starts it, waits for it, and pays for its memory.
+May import `driver.core`, `driver.config` (the sockets' names), `driver.providers` (its protocols) and
+`store`. What runs inside the agent's own process tree (`relay` and what it imports) imports the standard
+library and anyio alone: an agent starts it, waits for it, and pays for its memory.
 
 Theory of operation
 -------------------
@@ -11,22 +11,23 @@ Theory of operation
                                                           ├─ front (the SDK's server side) ─ calls ─ engine
     agent ⇄ Streamable HTTP (`[gateway] listen`) ─────────┘
 
-**One server, in the daemon.** MCP is spoken there, by the official SDK, in both eras of the protocol, whatever
-a call comes over. The relay carries lines. It knows of MCP what it needs to outlive the daemon: which requests
-are unanswered, and how the session was opened.
+**One server, in the daemon.** MCP is spoken there, by the official SDK, in both eras of the protocol,
+whatever a call comes over. The relay carries lines. It knows of MCP what it needs to outlive the daemon:
+which requests are unanswered, and how the session was opened.
 
-**Identity.** A JSON-RPC id names a call within one connection, and an agent's arguments are no name at all. So
-the relay mints a random command id for each call before it sends it, and asks again with the same id whenever
-it has a new connection. What the journal knows under this id is answered from it; nothing is executed twice.
-Over HTTP there is nobody who could ask again: the id is the gateway's own.
+**Identity.** A JSON-RPC id names a call within one connection, and an agent's arguments are no name at all.
+So the relay mints a random command id for each call before it sends it, and asks again with the same id
+whenever it has a new connection. What the journal knows under this id is answered from it; nothing is
+executed twice. Over HTTP there is nobody who could ask again: the id is the gateway's own.
 
 **An answer goes out after its outcome is committed.** A call waits for the journal's word about its command,
 never for the provider's. What the provider said is kept in memory meanwhile, so that the agent gets it as it
 came, also where the contract withholds parts of it from the journal.
 
-**A call whose answer never arrived guards.** An agent that did not hear sends the same thing once more. That an
-answer was delivered is noted, lazily, beside its command; until then an equal call of the run is refused with
-the state and the result of its twin, as it is while the twin runs or may have happened (`twins`).
+**A call whose answer never arrived guards.** An agent that did not hear sends the same thing once more.
+That an answer was delivered is noted, lazily, beside its command; until then an equal call of the run is
+refused with the state and the result of its twin, as it is while the twin runs or may have happened
+(`twins`).
 
 **Coalescing.** A call equal to one that runs, in the same run, attaches to it: one execution, two answers.
 

@@ -27,7 +27,7 @@ from driver.providers.command.errors import AttemptExists, Refused
 from driver.providers.command.findings import conclude
 from driver.providers.command.launch import examine, fill, locate
 from driver.providers.command.looking import look
-from driver.providers.command.settings import CommandSettings
+from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.command.shim.words import KILL_S, TERM_S
 from driver.providers.command.spawn import spawn
 from driver.providers.command.spool import Spool
@@ -35,7 +35,8 @@ from driver.providers.command.tether import Tether
 from driver.providers.command.zygote import Zygote
 from driver.providers.protocol import Progress
 from driver.providers.readoption import Finished, Lost, Readopted
-from store.records import OperationId
+from driver.providers.serving import described
+from store.records import JsonObject, JsonValue, OperationId
 
 RECORD_S: Final = 5.0
 """What a slow disk may take over the record, beyond the deadline and the end of the program."""
@@ -52,7 +53,7 @@ log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
 
 class CommandProvider:
-    """A `Provider` of kind `command`, whose attempts can be readopted (`driver.providers.readoption`)."""
+    """A `Provider` of kind `command`, which is `Readopting` and `Serving`."""
 
     def __init__(self, settings: CommandSettings) -> None:
         self._settings = settings
@@ -102,6 +103,10 @@ class CommandProvider:
         self._changed.set()
         if self._running:
             await self._closed.wait()
+
+    async def definitions(self) -> tuple[JsonObject, ...]:
+        """See `Serving.definitions`."""
+        return tuple(described(name, _sources(program)) for name, program in self._settings.programs.items())
 
     def ready(self, call: ToolCall) -> bool:
         """See `Provider.ready`. A tool that names a folder is looked at on the disk first."""
@@ -354,3 +359,8 @@ async def _in_thread(step: Callable[[], T]) -> T:
 def _unheard(phase: Phase) -> None:
     """Nobody asks for the phases of a readopted attempt: its last one comes with its end."""
     del phase
+
+
+def _sources(program: Program) -> tuple[JsonValue, ...]:
+    filled = (program.argv, program.cwd, program.stdin)
+    return tuple(template.source for template in filled if template is not None)

@@ -29,9 +29,10 @@ from driver.providers.http.answers import Answer, report_of
 from driver.providers.http.errors import Refused
 from driver.providers.http.exchange import Exchange
 from driver.providers.http.requests import base_of, request_of
-from driver.providers.http.settings import HttpSettings
+from driver.providers.http.settings import Endpoint, HttpSettings
 from driver.providers.protocol import LateResults, Progress
-from store.records import OperationId
+from driver.providers.serving import described
+from store.records import JsonObject, JsonValue, OperationId
 
 LISTENED_MAX: Final = 256
 """Calls that a late answer is awaited for at once; more than this are hung up on."""
@@ -40,7 +41,7 @@ log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
 
 class HttpProvider:
-    """A `Provider` of kind `http`."""
+    """A `Provider` of kind `http`, which is `Serving`."""
 
     def __init__(self, settings: HttpSettings, late: LateResults) -> None:
         self._settings = settings
@@ -83,6 +84,10 @@ class HttpProvider:
         self._closing.set()
         if self._tasks is not None:
             await self._closed.wait()
+
+    async def definitions(self) -> tuple[JsonObject, ...]:
+        """See `Serving.definitions`."""
+        return tuple(described(name, _sources(point)) for name, point in self._settings.endpoints.items())
 
     def ready(self, call: ToolCall) -> bool:
         """See `Provider.ready`: never, for each call is connected first."""
@@ -251,3 +256,9 @@ def _attempt(call: ToolCall) -> tuple[OperationId, int]:
 def _ignore(phase: Phase) -> None:
     """Whoever was told of phases waits no more."""
     del phase
+
+
+def _sources(endpoint: Endpoint) -> tuple[JsonValue, ...]:
+    filled = (endpoint.path, *endpoint.query.values(), *endpoint.headers.values())
+    body = () if endpoint.body is None else (endpoint.body,)
+    return tuple(template.source for template in (*filled, *body))

@@ -81,10 +81,18 @@ def arguments_of(call: ToolCall, carrier: KeyCarrier) -> JsonObject | NotSent:
 
 
 def call_params(
-    call: ToolCall, arguments: JsonObject, carrier: KeyCarrier, tool: ServedTool | None = None
+    call: ToolCall,
+    arguments: JsonObject,
+    carrier: KeyCarrier,
+    tool: ServedTool | None = None,
+    *,
+    progress: int | None = None,
 ) -> JsonObject:
-    """Return the params of `tools/call`. `arguments` are those of `arguments_of`."""
-    meta: JsonObject = {}
+    """Return the params of `tools/call`. `arguments` are those of `arguments_of`.
+
+    With `progress`, the server is asked to tell how far it is, under this token.
+    """
+    meta: JsonObject = {} if progress is None else {"progressToken": progress}
     if call.traceparent is not None:
         meta["traceparent"] = call.traceparent
     if call.key is not None and isinstance(carrier, MetaKey):

@@ -81,6 +81,10 @@ class WireWatcher(Protocol):
         """The peer says that its tool list is another one now."""
         ...
 
+    def on_told(self, message: JsonObject) -> None:
+        """The peer says something else unasked: how far it is, or that it lists other things now."""
+        ...
+
     def on_expired(self) -> None:
         """The peer knows this connection no more; another one has to be made."""
         ...

@@ -265,10 +265,13 @@ class HttpWire:
                 return Silence(cause="protocol_error", message=f"the server sent {detail}")
             case FromPeer() as message if message.method == TOOLS_CHANGED:
                 self._watcher.on_tools_changed()
-            case FromPeer(message=message) as asked if asked.is_request and not self.sdk.deliver(message):
-                return Silence(cause="protocol_error", message="the server floods us with requests")
+            case FromPeer(message=message) as asked if asked.is_request:
+                if not self.sdk.deliver(message):
+                    return Silence(cause="protocol_error", message="the server floods us with requests")
+            case FromPeer(message=message):
+                self._watcher.on_told(message)
             case _:
-                pass  # progress, log messages, and responses to nobody
+                pass  # responses to nobody
         return None
 
     async def _status(self, exchange: Exchange, response: httpx2.Response) -> Reply:

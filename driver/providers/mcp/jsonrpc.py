@@ -20,6 +20,11 @@ VALUES_MAX: Final = 262_144
 held up everything else for 4 s, and took 250 MB."""
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+LISTS_CHANGED: Final = frozenset(
+    {"notifications/resources/list_changed", "notifications/prompts/list_changed"}
+)
+"""That other lists changed: nothing that a call depends on."""
+PROGRESS: Final = "notifications/progress"
 
 RequestId: TypeAlias = int | str
 

@@ -57,6 +57,7 @@ from driver.providers.mcp.calls import (
 )
 from driver.providers.mcp.child import SpawnFailed
 from driver.providers.mcp.exchange import Exchange, Reply, Wire
+from driver.providers.mcp.following import Following
 from driver.providers.mcp.http import HttpWire
 from driver.providers.mcp.jsonrpc import report_of, request
 from driver.providers.mcp.listeners import Listeners
@@ -65,10 +66,13 @@ from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.stdio import StdioWire
 from driver.providers.mcp.tasks import PeerTask
 from driver.providers.protocol import LateResults, Progress
+from driver.providers.serving import Audience
 from store.records import Digest, JsonObject, OperationId
 
 CONNECT_S: Final = 60.0
 """For a start, a handshake and the first tool list; a package runner may have to download first."""
+ASK_S: Final = 30.0
+"""For a resource or a prompt."""
 PING_S: Final = 2.0
 """A server that does not answer within this is deaf."""
 _FIRST_ID: Final = 1_000
@@ -94,8 +98,9 @@ class ConnectFailed(Exception):
 class Life:
     """One connection. `run` it in a task group, and use it once `run` has started."""
 
-    def __init__(self, settings: McpSettings, late: LateResults, *, mode: Mode) -> None:
+    def __init__(self, settings: McpSettings, late: LateResults, audience: Audience, *, mode: Mode) -> None:
         self._settings = settings
+        self._following = Following(settings.name, audience)
         self._mode: Mode = mode
         self._wire = _open_wire(settings, self)
         self._ids = count(_FIRST_ID)
@@ -181,6 +186,11 @@ class Life:
     def on_tools_changed(self) -> None:
         """See `WireWatcher`."""
         self.listing.has_changed()
+        self._following.tools_changed()
+
+    def on_told(self, message: JsonObject) -> None:
+        """See `WireWatcher`."""
+        self._following.told(message)
 
     async def _open_and_serve(self, tasks: TaskGroup, task_status: TaskStatus[None]) -> ConnectFailed | None:
         try:
@@ -253,6 +263,12 @@ class Life:
                 except NoList:
                     self._put_in_doubt()
 
+    async def ask(self, method: str, params: JsonObject) -> Reply | None:
+        """Return the reply to a request that changes nothing, None where there is none within `ASK_S`."""
+        uri = params.get("uri", params.get("name"))
+        name = uri if isinstance(uri, str) else None
+        return await self._ask(self.dialect, method, params, ASK_S, name=name)
+
     async def _ask(
         self, dialect: Dialect, method: str, params: JsonObject, seconds: float, *, name: str | None = None
     ) -> Reply | None:
@@ -291,6 +307,7 @@ class Life:
             return await self._follow(call, report, deadline) if isinstance(report, TaskPending) else report
         finally:
             self._waiting -= 1
+            self._following.end(exchange.request_id)
             self._end_if_done()
 
     async def _send(self, call: ToolCall, exchange: Exchange, progress: Progress, deadline: float) -> Report:
@@ -336,7 +353,8 @@ class Life:
         dialect, key = self.dialect, self._settings.key
         request_id = next(self._ids)
         tool = self.listing.tool(call.tool)
-        params = dialect.stamped(call_params(call, arguments, key, tool))
+        token = self._following.begin(request_id, call.operation_id)
+        params = dialect.stamped(call_params(call, arguments, key, tool, progress=token))
         headers = call_headers(call, arguments, key, dialect, tool)
         message = request(request_id, "tools/call", params)
         return Exchange(request_id, message, headers=headers, on_phase=progress)

@@ -28,7 +28,8 @@ from driver.providers.mcp.life import ConnectFailed, Life, Mode
 from driver.providers.mcp.settings import McpSettings, StdioServer
 from driver.providers.mcp.tools import ServedTool
 from driver.providers.protocol import LateResults, Progress
-from store.records import Digest, OperationId
+from driver.providers.serving import NOBODY, Audience
+from store.records import Digest, JsonObject, OperationId
 
 HOLD_S: Final = 5.0
 """A call waits for a start that is due within this; one that is due later refuses it at once."""
@@ -58,11 +59,12 @@ class _Start:
 
 
 class McpProvider:
-    """A `Provider` of kind `mcp`, which is `Describing`, `Listening` and `Landing`."""
+    """A `Provider` of kind `mcp`: `Describing`, `Listening` and `Landing`, `Serving` and `Asking`."""
 
-    def __init__(self, settings: McpSettings, late: LateResults) -> None:
+    def __init__(self, settings: McpSettings, late: LateResults, audience: Audience = NOBODY) -> None:
         self._settings = settings
         self._late = late
+        self._audience = audience
         self._mode: Mode = "auto"
         self._tasks: TaskGroup | None = None
         self._life: Life | None = None
@@ -183,6 +185,21 @@ class McpProvider:
         await life.refresh()
         return life.listing.tools
 
+    async def definitions(self) -> tuple[JsonObject, ...] | NotSent:
+        """See `Serving.definitions`."""
+        tools = await self.list_tools()
+        return tools if isinstance(tools, NotSent) else tuple(tool.definition for tool in tools)
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject | NotSent:
+        """See `Asking.ask`."""
+        life = await self._usable()
+        if isinstance(life, NotSent):
+            return life
+        reply = await life.ask(method, params)
+        if isinstance(reply, dict | NotSent):
+            return reply
+        return NotSent(reason="connect_failed", message=f"the server of provider {self.name} did not answer")
+
     # ------------------------------------------------------------------ which connection
 
     async def _usable(self) -> Life | NotSent:
@@ -249,7 +266,7 @@ class McpProvider:
 
     async def _begin_life(self) -> Life:
         assert self._tasks is not None
-        life = Life(self._settings, self._hear, mode=self._mode)
+        life = Life(self._settings, self._hear, self._audience, mode=self._mode)
         await self._tasks.start(self._live, life)
         return life
 

@@ -206,8 +206,8 @@ class StdioWire:
             case FromPeer(message=message) as asked if asked.is_request:
                 if not self.sdk.deliver(message):
                     self._end(Silence(cause="protocol_error", message="the server floods us with requests"))
-            case FromPeer():
-                pass  # progress and log messages: nobody asked for them
+            case FromPeer(message=message):
+                self._watcher.on_told(message)
             case Response(request_id=request_id, reply=reply) if request_id is not None:
                 self._answer(request_id, reply)
             case Response():

@@ -44,6 +44,8 @@ class Nobody:
 
     def on_tools_changed(self) -> None: ...
 
+    def on_told(self, message: JsonObject) -> None: ...
+
 
 ALL_PHASES = [Phase.WRITING, Phase.WRITTEN, Phase.ANSWERED]
 
