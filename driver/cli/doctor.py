@@ -240,7 +240,7 @@ def _unsettled(count: int, age_s: float | None, max_age: float | None) -> Iterat
 def _dead_letters(count: int) -> Iterator[Symptom]:
     if count:
         text = f"{count} events were refused by the plane, and wait to be requeued"
-        yield _note("dead_letters", text, "see POST /v1/dead-letters/{seq}/requeue in docs/local-api.md")
+        yield _note("dead_letters", text, "see 'effectd dead-letters', and mend what refused them")
 
 
 def _as_json(found: Diagnosis) -> dict[str, JsonValue]:

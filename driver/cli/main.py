@@ -41,6 +41,8 @@ COMMANDS: Final = {
     "triage": ("driver.cli.triage:triage", "Wake the supervisor for a run."),
     "unfence": ("driver.cli.unfence:unfence", "Let a fenced daemon act again."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
+    "dead-letters": ("driver.cli.dead_letters:dead_letters", "What the plane did not take."),
+    "requeue": ("driver.cli.dead_letters:requeue", "Report again what the plane did not take."),
     "drain": ("driver.cli.drain:drain", "Stop the daemon without cutting off what runs."),
     "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),
     "backup": ("driver.cli.copies:backup", "Copy the journal into a file, verified."),

@@ -22,23 +22,13 @@ from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show as write
 from driver.cli.output import write_json
+from driver.cli.paging import cursor_option, limit_option, write_more
 from driver.cli.plain import plain
 from driver.cli.replies import CommandReply, Operation, Page, Run, Story
 from driver.cli.story import story_lines
 from driver.cli.watch import watch
-from driver.local.queries import LIMIT_DEFAULT, LIMIT_MAX, REASONS
+from driver.local.queries import REASONS
 from store.lifecycle import Effect, State
-
-limit_option = click.option(
-    "--limit",
-    type=click.IntRange(1, LIMIT_MAX),
-    default=LIMIT_DEFAULT,
-    show_default=True,
-    help="At most so many.",
-)
-cursor_option = click.option(
-    "--cursor", metavar="CURSOR", help="Go on where an earlier page ended (its `next`)."
-)
 
 OPERATION_ID_PREFIX = "op_"
 
@@ -103,7 +93,7 @@ def ops(
             return
         page = client.parse(Page[Operation], text)
     write(draw(page))
-    _write_more(page.next)
+    write_more(page.next)
 
 
 def _listed(page: Page[Operation], *, unsettled: bool, flags: str) -> Iterator[RenderableType]:
@@ -165,9 +155,4 @@ def runs(config_file: Path, *, as_json: bool, limit: int, cursor: str | None) ->
         write([views.run_table(page, datetime.now(UTC))])
     else:
         write([views.line("No runs yet.")])
-    _write_more(page.next)
-
-
-def _write_more(cursor: str | None) -> None:
-    if cursor is not None:
-        write([views.more_line(cursor)])
+    write_more(page.next)

@@ -331,6 +331,24 @@ class Event(Reply):
     data: dict[str, JsonValue] = Field(default_factory=dict)
 
 
+class DeadLetter(Reply):
+    """An event that the plane did not take; `requeued_as` is the event that reports it again, if any."""
+
+    seq: int
+    kind: str
+    code: str
+    message: str
+    at: datetime
+    requeued_as: int | None
+
+
+class RequeuedReply(Reply):
+    """`POST /v1/dead-letters/{seq}/requeue`."""
+
+    seq: int
+    requeued_as: int
+
+
 class VerifyProgress(Reply):
     """How far a check of the journal is."""
 

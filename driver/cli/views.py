@@ -18,7 +18,7 @@ from driver.cli import words
 from driver.cli.hints import hints_for
 from driver.cli.listing import Listing
 from driver.cli.plain import plain
-from driver.cli.replies import Event, Operation, Page, Run, Status
+from driver.cli.replies import DeadLetter, Event, Operation, Page, Run, Status
 from store.lifecycle import ENDED, Effect, State
 
 VALUE_WIDTH: Final = 400
@@ -101,7 +101,7 @@ def status_lines(found: Status, now: datetime, flags: str = "") -> Iterator[Rend
         yield labelled("FAULT DRILL", (", ".join(found.fault_injection), "bold red"))
     yield labelled("unsettled", _unsettled(found, flags))
     if found.dead_letters:
-        text = f"{found.dead_letters} events that the plane did not take: see GET /v1/dead-letters"
+        text = f"{found.dead_letters} events that the plane did not take: see 'effectd dead-letters{flags}'"
         yield labelled("refused", (text, "bold yellow"))
     for count, what in ((found.incidents.diverged, "diverged"), (found.incidents.duplicated, "duplicated")):
         if count:
@@ -216,6 +216,22 @@ def run_table(page: Page[Run], now: datetime) -> Listing:
     )
     headings = ("RUN", "OPERATIONS", "UNSETTLED", "ENDED", "LAST EVENT")
     return table(rows, headings, right=("OPERATIONS", "UNSETTLED"))
+
+
+def dead_letter_table(page: Page[DeadLetter], now: datetime) -> Listing:
+    """Return a page of the events that the plane did not take."""
+    rows = (
+        (
+            str(letter.seq),
+            letter.kind,
+            letter.code,
+            letter.message,
+            words.since(letter.at, now),
+            "-" if letter.requeued_as is None else str(letter.requeued_as),
+        )
+        for letter in page.items
+    )
+    return table(rows, ("SEQ", "EVENT", "REFUSED AS", "MESSAGE", "WHEN", "REQUEUED AS"), right=("SEQ",))
 
 
 def more_line(cursor: str) -> Text:

@@ -156,7 +156,7 @@ NO_DEAD_LETTER: Final = "dead_letter_not_found"
 def _requeue(tx: Transaction, seq: int) -> Requeueing:
     letter = tx.dead_letter(tx.base + seq) if 0 < seq <= tx.last_seq - tx.base else None
     if letter is None:
-        message = f"no event {seq} of this journal is parked: see GET /v1/dead-letters"
+        message = f"no event {seq} of this journal is parked: see 'effectd dead-letters'"
         return NotDone(code=NO_DEAD_LETTER, message=message)
     if letter.requeued_as is not None:
         return Requeued(requeued_as=letter.requeued_as - tx.base, recorded=False)
