@@ -76,7 +76,8 @@ format: $(STAMP) ## let ruff format, and mend what it can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## calls a second, latencies, fsyncs and CPU for each call
+bench: $(STAMP) ## what a call costs, beside what the disk, plain SQLite and other libraries do
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m tests.bench
 
 schema: $(STAMP) ## write docs/protocol.schema.json, and the tables of docs/protocol.md, from their definition

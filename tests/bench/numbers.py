@@ -25,6 +25,11 @@ class Window:
     ended: float
     calls: int
 
+    @property
+    def rate(self) -> float:
+        """Calls a second."""
+        return self.calls / (self.ended - self.began)
+
     def count(self, moments: Sequence[float]) -> int:
         """Return how many of the moments lie in the window."""
         return sum(self.began <= moment <= self.ended for moment in moments)

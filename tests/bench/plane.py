@@ -47,8 +47,9 @@ class LoadPlane:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._acknowledge)
                 self.connected.set()
-                async for frame in socket:
-                    await self._hear(json.loads(frame))
+                with suppress(ConnectionClosed):
+                    async for frame in socket:
+                        await self._hear(json.loads(frame))
                 tasks.cancel_scope.cancel()
 
     async def measure(self, in_flight: int, seconds: float) -> tuple[Window, Latencies]:

@@ -1,4 +1,4 @@
-"""The daemon under measurement: its folders, its process, what the kernel counted for it."""
+"""The daemon under measurement: its folders, its process, and the calls that a plane has it make."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,16 @@ from typing import Final, Literal
 
 import anyio
 
-SERVER: Final = Path(__file__).resolve().parents[1] / "servers" / "counter_mcp.py"
-ROOT: Final = Path(__file__).resolve().parents[2]
-SYNCS: Final = "fsync,fdatasync,sync_file_range,msync"
-START_S: Final = 20.0
-TICKS: Final = os.sysconf("SC_CLK_TCK")
+from tests.bench.processes import ROOT
+
+SERVER: Final = ROOT / "tests" / "servers" / "counter_mcp.py"
+START_S: Final = 60.0
+STRACE: Final = ("strace", "-f", "-b", "execve", "--seccomp-bpf", "-ttt")
+"""Stops the daemon at no other calls than those that are named (`--seccomp-bpf`), and its providers never."""
+SYNCS: Final = (*STRACE, "-e", "trace=fsync,fdatasync,sync_file_range,msync")
 
 ProviderName = Literal["no-op", "MCP"]
+Level = Literal["info", "warning"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,45 +38,41 @@ class Subject:
         """The daemon's own process, also where it runs under strace: it stands in the lock."""
         return int((self.folder / "state" / "lock").read_text())
 
-    def cpu_s(self) -> float:
-        """Return the processor time that it has used, all its threads, without its children."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+    @property
+    def inspect_socket(self) -> Path:
+        """Where it answers to readers."""
+        return self.folder / "run" / "inspect.sock"
 
-    def rss_mb(self) -> float:
-        """Return its resident memory."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        line = next(line for line in lines if line.startswith("VmRSS:"))
-        return int(line.split()[1]) / 1024
+    @property
+    def trace(self) -> Path:
+        """The log of strace, where it runs under it."""
+        return self.folder / "trace"
 
     def log(self) -> str:
         """Return the end of what it wrote."""
         return (self.folder / "log").read_text()[-4_000:]
 
-    def trace(self) -> str:
-        """Return the log of strace."""
-        return (self.folder / "syncs").read_text()
-
 
 @asynccontextmanager
-async def subject(folder: Path, provider: ProviderName, url: str, *, traced: bool) -> AsyncGenerator[Subject]:
-    """Start a daemon with a new journal in `folder`, and stop it; with `traced`, under strace."""
-    config = await anyio.to_thread.run_sync(_furnish, folder, url)
-    trace = [
-        "strace",
-        "-f",
-        "-b",
-        "execve",
-        "--seccomp-bpf",
-        "-ttt",
-        "-e",
-        f"trace={SYNCS}",
-        "-o",
-        str(folder / "syncs"),
-    ]
+async def subject(
+    folder: Path,
+    url: str,
+    *,
+    provider: ProviderName = "no-op",
+    level: Level = "warning",
+    trace: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> AsyncGenerator[Subject]:
+    """Start a daemon with a new journal in `folder`, or the one that is there, and stop it.
+
+    With `trace` it runs under that strace.
+    """
+    config = await anyio.to_thread.run_sync(_furnish, folder, url, level)
+    wrapper = [*trace, "-o", str(folder / "trace")] if trace else []
     async with await anyio.open_process(
-        [*(trace if traced else []), *_program(provider, config)],
+        [*wrapper, *_program(provider, config)],
         cwd=ROOT,
+        env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=os.open(folder / "log", os.O_WRONLY | os.O_CREAT, 0o600),
@@ -90,28 +89,28 @@ async def subject(folder: Path, provider: ProviderName, url: str, *, traced: boo
             raise SystemExit(f"the daemon ended with {process.returncode}:\n{made.log()}")
 
 
-def _furnish(folder: Path, url: str) -> Path:
-    folder.mkdir()
-    token = folder / "token"
-    token.write_text("bench\n")
-    token.chmod(0o600)
-    config = folder / "effectd.toml"
-    config.write_text(_config(folder, url))
-    return config
-
-
 def can_trace() -> bool:
     """Whether syncs can be counted here."""
     return shutil.which("strace") is not None
 
 
+def _furnish(folder: Path, url: str, level: Level) -> Path:
+    folder.mkdir(exist_ok=True)
+    token = folder / "token"
+    token.write_text("bench\n")
+    token.chmod(0o600)
+    config = folder / "effectd.toml"
+    config.write_text(_config(folder, url, level))
+    return config
+
+
 def _program(provider: ProviderName, config: Path) -> list[str]:
     if provider == "no-op":
-        return [sys.executable, "-m", "tests.bench.noop", str(config)]
+        return [sys.executable, "-m", "tests.bench.subjects.noop", str(config)]
     return [str(Path(sys.executable).parent / "effectd"), "run", "--config", str(config)]
 
 
-def _config(folder: Path, url: str) -> str:
+def _config(folder: Path, url: str, level: Level) -> str:
     tables: dict[str, dict[str, object]] = {
         "driver": {
             "id": "bench",
@@ -119,7 +118,8 @@ def _config(folder: Path, url: str) -> str:
             "runtime_dir": str(folder / "run"),
         },
         "control": {"url": url, "scope": "bench", "token_file": str(folder / "token")},
-        "log": {"format": "json"},
+        "journal": {"max_bytes": 10**11},
+        "log": {"format": "json", "level": level},
         "providers.bench": {
             "kind": "mcp",
             "argv": [sys.executable, "-I", "-S", str(SERVER), str(folder / "ledger"), "--no-fsync"],

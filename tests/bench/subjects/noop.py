@@ -1,6 +1,6 @@
 """The daemon with a provider that does nothing, in its own process: what effectd itself costs.
 
-Run as `python -m tests.bench.noop CONFIG`. Everything else is the daemon as it is.
+Run as `python -m tests.bench.subjects.noop CONFIG`. Everything else is the daemon as it is.
 """
 
 import sys

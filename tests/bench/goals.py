@@ -1,0 +1,140 @@
+"""The goals: of what each is computed, what it must be, and what it aims at. Pure.
+
+The one place where these numbers stand.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tests.bench.book import Book, Sample
+
+
+class Gate(Enum):
+    """How much of `must` the short form holds a goal to."""
+
+    EXACT = 1.0
+    """A count, a ratio of processor times, a size, a plan: the machine's noise does not move it."""
+    RATE = 3.0
+    """A rate: machines are noisy by 2 to 3 times."""
+    NONE = 0.0
+    """The short form does not measure it."""
+
+
+def ratio(value: float, reference: float) -> float:
+    """Return how many times the reference it is."""
+    return value / reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """One number that is held against two limits."""
+
+    title: str
+    must: float
+    aim: float
+    metrics: Sequence[str]
+    of: Callable[..., float] = ratio
+    """What is made of the metrics' values, round by round."""
+    at_most: bool = False
+    """Whether the limits are upper ones."""
+    gate: Gate = Gate.RATE
+    unit: str = ""
+
+    def measured(self, book: Book) -> Sample | None:
+        """Return the goal's values in each round; None where the run did not measure them."""
+        return book.combined(self.of, *self.metrics) if book.has(*self.metrics) else None
+
+    def meets(self, value: float, limit: float, margin: float = 1.0) -> bool:
+        """Whether `value` keeps to the limit, widened by `margin`."""
+        return value <= limit * margin if self.at_most else value >= limit / margin
+
+
+def identity(value: float) -> float:
+    """Return the value."""
+    return value
+
+
+def _alone(call: float, commits: float, echo: float) -> float:
+    return call * (1 / commits + 1 / echo)
+
+
+def _best(rate: float, *others: float) -> float:
+    return rate / max(others)
+
+
+GOALS: Final[Sequence[Goal]] = (
+    Goal(
+        title="journal alone, 64 callers, of (b)",
+        must=0.7, aim=0.85, metrics=("journal.rate@64", "floor.rate@64"),
+    ),
+    Goal(
+        title="journal alone, 256 callers, of (b)",
+        must=0.7, aim=0.85, metrics=("journal.rate@256", "floor.rate@256"),
+    ),
+    Goal(
+        title="durable operations per raw fdatasync, 8 callers",
+        must=1.8, aim=2.5, metrics=("journal.rate@8", "disk.append"),
+    ),
+    Goal(
+        title="durable operations per raw fdatasync, 64 callers",
+        must=7, aim=10, metrics=("journal.rate@64", "disk.append"),
+    ),
+    Goal(
+        title="durable operations per raw fdatasync, 256 callers",
+        must=12, aim=18, metrics=("journal.rate@256", "disk.append"),
+    ),
+    Goal(
+        title="end to end, no-op provider, 64 in flight, of (c)",
+        must=0.5, aim=0.7, metrics=("noop.rate@64", "bare.rate@64"),
+    ),
+    Goal(
+        title="the same, calls a second per raw fdatasync a second",
+        must=0.7, aim=1.2, metrics=("noop.rate@64", "disk.append"),
+    ),
+    Goal(
+        title="the same, of DBOS in its best mode",
+        must=25, aim=45, of=_best, gate=Gate.NONE,
+        metrics=(
+            "noop.rate@64", "dbos-installed.rate@1", "dbos-installed.rate@64", "dbos-durable.rate@1",
+            "dbos-durable.rate@64",
+        ),
+    ),
+    Goal(
+        title="one call at a time, of two SQLite commits and one echo",
+        must=0.35, aim=0.6, of=_alone, metrics=("noop.rate@1", "floor.rate@1", "echo.rate"),
+    ),
+    Goal(
+        title="one call at a time, of DBOS as installed",
+        must=3, aim=5, gate=Gate.NONE, metrics=("noop.rate@1", "dbos-installed.rate@1"),
+    ),
+    Goal(
+        title="one call at a time, of DBOS with WAL and FULL",
+        must=2, aim=3.5, gate=Gate.NONE, metrics=("noop.rate@1", "dbos-durable.rate@1"),
+    ),
+    Goal(
+        title="fdatasyncs a call, alone",
+        must=2.1, aim=2.0, at_most=True, of=identity, gate=Gate.EXACT, metrics=("syncs@1",),
+    ),
+    Goal(
+        title="fdatasyncs a call, 64 in flight",
+        must=0.2, aim=0.1, at_most=True, of=identity, gate=Gate.EXACT, metrics=("syncs@64",),
+    ),
+    Goal(
+        title="CPU a call in the daemon, in echoes' client CPU, alone",
+        must=14, aim=9, at_most=True, gate=Gate.EXACT, metrics=("noop.cpu@1", "echo.cpu"),
+    ),
+    Goal(
+        title="CPU a call in the daemon, in echoes' client CPU, 64 in flight",
+        must=10, aim=6, at_most=True, gate=Gate.EXACT, metrics=("noop.cpu@64", "echo.cpu"),
+    ),
+    Goal(
+        title="stdio MCP provider, 16 in flight, of a bare driver of the same shape",
+        must=0.5, aim=0.7, metrics=("mcp.rate@16", "bare-mcp.rate@16"),
+    ),
+    Goal(
+        title="throughput kept with logs at info, events streamed, metrics on",
+        must=0.75, aim=0.85, metrics=("loud.rate@64", "noop.rate@64"),
+    ),
+)  # fmt: skip
