@@ -1,0 +1,393 @@
+"""One simulated world: a daemon that is killed and started again, a plane, tools, a person; all from one seed.
+
+For a while everything goes wrong that the seed says. Then the world heals, and must come to rest: each
+command has its receipt, and what the journal says is what has happened.
+"""
+
+import asyncio
+import gc
+import random
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from driver.core.identity import operation_id
+from driver.faults import BOUNDARIES
+from store.records import CommandId, RunId
+from store.verify import verify_file
+from store.settings import JournalSettings
+from tests.faults.simulation.disk import Disk
+from tests.faults.simulation.life import SCOPE, STOP_S, Around, Clocks, Life, counting, records
+from tests.faults.simulation.loop import Deadlock, NeverAtRest, VirtualLoop, begin_numbering
+from tests.faults.simulation.network import Network
+from tests.faults.simulation.plane import Plane
+from tests.faults.simulation.tools import WRITES, Tools
+from tests.faults.simulation.truth import Truth
+
+Json = dict[str, Any]
+
+TROUBLE_S: Final = 40.0
+"""For how long things go wrong."""
+REST_S: Final = 1_200.0
+"""In what time everything must have come to rest afterwards: beyond the longest wait that a contract allows."""
+LOOK_S: Final = 2.0
+PLACES: Final = tuple(name for name in BOUNDARIES if not name.startswith("journal."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one seed came to."""
+
+    seed: int
+    trace: str
+    steps: int
+    lives: int
+    virtual_s: float
+    truth: Truth
+
+
+def play(seed: int, template: Path, folder: Path, *, deep: bool = False) -> Outcome:
+    """Let the world of `seed` live, in `folder`, from a journal as in `template`."""
+    shutil.copytree(template, folder)
+    begin_numbering()
+    random.seed(seed)
+    loop = VirtualLoop()
+    asyncio.set_event_loop(loop)
+    world = World(seed, folder)
+    try:
+        loop.run_until_complete(world.play())
+    except (Deadlock, NeverAtRest) as hang:
+        world.truth.blame("hang", str(hang))
+    finally:
+        world.close()
+        loop.abandon()
+        asyncio.set_event_loop(None)
+    if deep:
+        world.verify()
+    shutil.rmtree(folder)
+    return Outcome(
+        seed=seed,
+        trace=world.truth.trace,
+        steps=loop.steps,
+        lives=len(world.lives),
+        virtual_s=loop.time(),
+        truth=world.truth,
+    )
+
+
+class World:
+    """Everything, and the order in which it goes wrong."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.seed = seed
+        self.folder = folder
+        self.rng = self._dice("story")
+        self.truth = Truth()
+        self.lives: list[Life] = []
+        self.calm = False
+        self._calls: list[Json] = []
+        self._followed: set[str] = set()
+        self._numbers = 0
+
+    def _dice(self, name: str) -> Random:
+        return Random(f"{self.seed}:{name}")
+
+    # ------------------------------------------------------------ the story
+
+    async def play(self) -> None:
+        context = copy_context()
+        truth = self.truth
+        self.tools = Tools(self._dice("tools"), truth, context)
+        self.plane = Plane(self._dice("plane"), truth, context)
+        self.plane.on_event = self._react
+        self.network = Network(self._dice("network"), truth, self.plane, context)
+        self.disk = Disk(self._dice("disk"))
+        self.clocks = Clocks()
+        self.context = context
+        self.around = Around(
+            folder=self.folder,
+            truth=truth,
+            tools=self.tools,
+            network=self.network,
+            clocks=self.clocks,
+            rng=self._dice("daemon"),
+            ids=counting(),
+            bold=self.rng.random() < 0.5,
+        )
+        self._give_orders()
+        self._plan_faults()
+        self._start()
+        await asyncio.sleep(TROUBLE_S)
+        self._heal()
+        await self._come_to_rest()
+        await self._stop()
+
+    def _later(self, after_s: float, act: Callable[..., None], *args: Any) -> None:
+        asyncio.get_running_loop().call_later(after_s, act, *args, context=self.context)
+
+    def _give_orders(self) -> None:
+        rng = self.rng
+        tools = rng.sample(WRITES, rng.randint(1, 4))
+        burst = rng.random() < 0.3
+        for number in range(rng.choice((1, 1, 2, 2, 3, 4, 6))):
+            twin = rng.choice(self._calls) if self._calls and rng.random() < 0.3 else None
+            tool = rng.choice(tools) if rng.random() < 0.95 else rng.choice(("read", "nothing"))
+            frame: Json = {
+                "command_id": f"cmd-{number}",
+                "run_id": rng.choice(("run-1", "run-1", "run-2")),
+                "kind": "tool.call",
+                "data": {"tool": f"tools/{tool}", "arguments": {"n": number}},
+            }
+            if twin is not None:
+                frame["run_id"] = twin["run_id"]
+                frame["data"] = dict(twin["data"]) | ({"repeat": True} if rng.random() < 0.3 else {})
+            if rng.random() < 0.2:
+                frame["expires_in_ms"] = rng.choice((300, 5_000, 30_000))
+            self._calls.append(frame)
+            after = 0.0 if burst else rng.uniform(0.0, 20.0)
+            self._later(after, self.plane.give, frame)
+            if rng.random() < 0.15:
+                self._later(after + rng.uniform(0.0, 20.0), self._cancel, frame)
+
+    def _cancel(self, call: Json) -> None:
+        if self.rng.random() < 0.8:
+            self._order("command.cancel", call["run_id"], target_command_id=call["command_id"])
+        else:
+            self._order("run.cancel", call["run_id"])
+
+    def _order(self, kind: str, run_id: str, **data: Any) -> None:
+        self._numbers += 1
+        name = f"{kind.replace('.', '-')}-{self._numbers}"
+        self.plane.give({"command_id": name, "run_id": run_id, "kind": kind, "data": data})
+
+    # ------------------------------------------------------------ a person
+
+    def _react(self, event: Json) -> None:
+        kind, operation = event["kind"], event["operation_id"]
+        if kind == "operation.approval_requested":
+            self._decide(event)
+        elif kind in ("operation.unknown", "operation.failed") and operation not in self._followed:
+            self._followed.add(operation)
+            if self.rng.random() < 0.6:
+                self._later(self.rng.uniform(0.0, 60.0), self._follow, event)
+        elif kind == "operation.succeeded" and self.rng.random() < 0.1:
+            self._later(self.rng.uniform(0.0, 10.0), self._ask_for, "operation.compensate", event)
+
+    def _decide(self, event: Json) -> None:
+        rng = self.rng
+        if rng.random() < 0.15:
+            return
+        decision = "grant" if rng.random() < 0.8 else "deny"
+        for _ in range(2 if rng.random() < 0.2 else 1):
+            self._later(
+                rng.choice((0.0, 0.5, 10.0)),
+                lambda: self._order(
+                    "operation.approve",
+                    event["run_id"],
+                    operation_id=event["operation_id"],
+                    approval_id=event["data"]["approval_id"],
+                    decision=decision,
+                    approver="operator:1",
+                ),
+            )
+
+    def _follow(self, event: Json) -> None:
+        match self.rng.choice(("probe", "retry", "retry", "reconcile", "reconcile", "compensate", "triage")):
+            case "probe":
+                self._ask_for("operation.probe", event)
+            case "retry":
+                self._ask_for("operation.retry", event)
+            case "reconcile":
+                self._reconcile(event)
+            case "compensate":
+                self._ask_for("operation.compensate", event)
+            case _:
+                self._order("run.triage", event["run_id"])
+
+    def _ask_for(self, kind: str, event: Json) -> None:
+        self._order(kind, event["run_id"], operation_id=event["operation_id"])
+
+    def _reconcile(self, event: Json) -> None:
+        """An operator says what is true; that nothing happened, only where nothing can happen any more."""
+        key = event["operation_id"]
+        effect = "occurred" if self.truth.effects[key] else "none"
+        if effect == "none" and self.tools.is_pending(key):
+            effect = "unknown"
+        self._order(
+            "operation.reconcile",
+            event["run_id"],
+            operation_id=key,
+            effect=effect,
+            actor="operator:1",
+            note="looked",
+        )
+        if self.rng.random() < 0.5:
+            self._later(self.rng.uniform(0.0, 20.0), self._ask_for, "operation.retry", event)
+
+    # ------------------------------------------------------------ faults
+
+    def _plan_faults(self) -> None:
+        rng = self.rng
+        self._crashes_left = rng.choice((0, 1, 1, 1, 2, 2, 3, 6))
+        for _ in range(rng.choice((0, 0, 1, 1, 2))):
+            self._later(rng.uniform(0.0, TROUBLE_S), self._cut)
+        for _ in range(rng.choice((0, 0, 0, 1, 2))):
+            self._later(rng.uniform(0.0, TROUBLE_S), self._fall_silent)
+        for _ in range(rng.choice((0, 0, 0, 1, 2))):
+            self._later(rng.uniform(0.0, TROUBLE_S), self._restart_plane)
+        for _ in range(rng.choice((0, 0, 0, 1, 2))):
+            self._later(rng.uniform(0.0, TROUBLE_S), self._set_clock)
+        if rng.random() < 0.15:
+            self._later(rng.uniform(0.0, TROUBLE_S), self._restart_politely)
+
+    def _cut(self) -> None:
+        self.network.cut()
+
+    def _fall_silent(self) -> None:
+        if self.calm:
+            return
+        self.truth.fired["partition"] += 1
+        self.network.fall_silent(self.rng.choice((0.5, 5.0, 15.0, 40.0)))
+
+    def _restart_plane(self) -> None:
+        if self.plane.is_up and not self.calm:
+            self.plane.restart()
+            self._later(self.rng.uniform(0.0, 10.0), self.plane.come_back)
+
+    def _set_clock(self) -> None:
+        if not self.calm:
+            self.truth.fired["clock set"] += 1
+            self.clocks.ahead_s += self.rng.choice((-3_600.0, -30.0, -5.0, 5.0, 30.0, 3_600.0))
+
+    def _restart_politely(self) -> None:
+        life = self.lives[-1]
+        if life.alive and life.ready and not life.ended.is_set():
+            self.truth.fired["stop"] += 1
+            life.told_to_stop.set()
+            self._later(STOP_S + 60.0, self._start_after, life)
+
+    # ------------------------------------------------------------ lives
+
+    def _start(self) -> None:
+        if self.calm and self.lives and self.lives[-1].alive and not self.lives[-1].ended.is_set():
+            return
+        life = Life(len(self.lives) + 1, self.disk, self.around)
+        life.on_death = lambda: self._bury(life)
+        if self._crashes_left > 0 and not self.calm:
+            self._condemn(life)
+        self.lives.append(life)
+        life.start()
+
+    def _condemn(self, life: Life) -> None:
+        """Say when a life dies: at any step, or where a step has just become durable."""
+        rng = self.rng
+        self._crashes_left -= 1
+        if rng.random() < 0.5:
+            life.dies_at_boundary = (rng.choice(PLACES), rng.choice((1, 1, 1, 2, 3)))
+        else:
+            life.dies_at = int(2 ** rng.uniform(3.0, 11.0))
+        self._later(rng.uniform(5.0, TROUBLE_S), self._kill, life)
+
+    def _kill(self, life: Life) -> None:
+        if life.alive and not life.ended.is_set() and not self.calm:
+            life.alive = False
+            self._bury(life)
+
+    def _bury(self, life: Life) -> None:
+        """A process is gone: what was on the disk stays, and the kernel closes what was open."""
+        loop = asyncio.get_running_loop()
+        self.truth.note(loop.time(), "dies", life.name, life.steps)
+        self.truth.fired["crash"] += 1
+        self.truth.fired["crash while starting"] += not life.ready
+        self.truth.fired["second crash"] += life.number > 1
+        self._leave_disk(life)
+        self.tools.process_died(life)
+        wire = self.network.wire
+        if wire is not None and wire.process is life:
+            wire.process_died()
+        self._machine_restarts()
+        self._later(self.rng.choice((0.01, 0.2, 3.0, 20.0)), self._start_after, life)
+
+    def _machine_restarts(self) -> None:
+        if self.rng.random() < 0.15:
+            self.truth.fired["machine restarted"] += 1
+            self.clocks.boots += 1
+            self.clocks.booted_at = asyncio.get_running_loop().time()
+
+    def _start_after(self, life: Life) -> None:
+        if self.lives[-1] is life:
+            self._start()
+
+    def _leave_disk(self, life: Life) -> None:
+        """The next process finds the files as they are now; the locks of the dead one are gone."""
+        state, left = self.folder / "state", self.folder / life.name
+        state.rename(left)
+        shutil.copytree(left, state)
+        for connection in life.connections:
+            with suppress(sqlite3.Error):
+                connection.interrupt()
+                connection.close()
+
+    # ------------------------------------------------------------ the end
+
+    def _heal(self) -> None:
+        self.calm = self.tools.calm = True
+        self.network.silent_until = 0.0
+        self.disk.stall_s = 0.0
+        self.plane.nacks, self.plane.loses_acks = 0.0, False
+        if not self.plane.is_up:
+            self.plane.come_back()
+        life = self.lives[-1]
+        life.dies_at, life.dies_at_boundary = None, None
+
+    async def _come_to_rest(self) -> None:
+        ends = asyncio.get_running_loop().time() + REST_S
+        still = 0
+        while still < 3:
+            await asyncio.sleep(LOOK_S)
+            still = still + 1 if await self._is_at_rest() else 0
+            if asyncio.get_running_loop().time() > ends:
+                self.truth.blame("I4", f"no receipt in {REST_S:g} s for {self.plane.open_orders()}")
+                return
+
+    async def _is_at_rest(self) -> bool:
+        life = self.lives[-1]
+        if self.plane.open_orders() or not life.ready or life.journal is None:
+            return False
+        return life.ended.is_set() or self.plane.has_everything(life.journal.statistics().last_seq)
+
+    async def _stop(self) -> None:
+        life = self.lives[-1]
+        if life.journal is None or life.ended.is_set():
+            return
+        found = await life.ask(records)
+        self.truth.judge(found)
+        self.truth.broken += [
+            text for history in self.plane.histories.values() for text in history.violations
+        ]
+        life.told_to_stop.set()
+        try:
+            await asyncio.wait_for(life.ended.wait(), STOP_S + 60.0)
+        except TimeoutError:
+            self.truth.blame("hang", f"a stop takes longer than {STOP_S + 60.0:g} s")
+
+    def verify(self) -> None:
+        """Let the journal be looked at as `effectd verify --deep` does."""
+        settings = JournalSettings(state_dir=self.folder / "state", runtime_dir=self.folder / "run")
+        from tests.faults.simulation.life import BASE  # noqa: PLC0415
+
+        self.truth.broken += [str(item) for item in verify_file(settings, lambda _: None, now=lambda: BASE, deep=True)]
+
+    def close(self) -> None:
+        """Close what dead processes have left open."""
+        for life in self.lives:
+            life.alive = False
+            for connection in life.connections:
+                with suppress(sqlite3.Error):
+                    connection.close()
