@@ -46,6 +46,14 @@ LANES: Final = (
         cores=2,
         needs=(notifier.lacking,),
     ),
+    Lane(
+        name="network",
+        module="tests.faults.network",
+        what="a connection cut at every byte, by RST and FIN, both ways, with TLS and without; partitions",
+        points="cuts and partitions",
+        normal=Box(seconds=110, points=9_000),
+        full=Box(seconds=1_200, points=100_000),
+    ),
 )
 BY_NAME: Final = {lane.name: lane for lane in LANES}
 

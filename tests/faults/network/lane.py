@@ -1,0 +1,78 @@
+"""Lane `network`: what `run` does, and what it reports."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from tests.faults.lane import (
+    CONTRADICTING_RECEIPTS,
+    DUPLICATE_EFFECTS,
+    HANGS,
+    LOST_RECEIPTS,
+    Report,
+)
+from tests.faults.network import countryside, cuts, partitions
+from tests.faults.network.balance import Balance
+
+NAME: Final = "network"
+PARTITIONS_MIN: Final = len(partitions.ALWAYS)
+PARTITION_EVERY_S: Final = 24.0
+"""Of the box: so that an hour's run has its 50."""
+PARTITIONS_MAX: Final = 50
+WANTED: Final = frozenset(
+    {
+        "every byte, without TLS", "every byte, with TLS", "every byte of an HTTP call",
+        "rst towards the daemon", "rst towards the plane", "fin towards the daemon", "fin towards the plane",
+        "HTTP: rst", "HTTP: fin", "HTTP: silence", "HTTP: silence about what had happened",
+        "an event came again, in the same bytes", "a command was delivered again",
+        "caught: no_dedupe",
+    }
+)  # fmt: skip
+WANTED_OF_PARTITIONS: Final = frozenset(
+    {
+        *partitions.ALWAYS, "packets dropped", "a plane stood still", "a daemon stood still",
+        "a dead link was noticed", "an event that was recorded while nothing came through",
+    }
+)  # fmt: skip
+
+
+def run(seed: int, seconds: float, target: int) -> Report:
+    """Cut for so many seconds or so often, and at each byte at least; bring partitions about meanwhile."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    count = min(PARTITIONS_MAX, max(PARTITIONS_MIN, int(seconds / PARTITION_EVERY_S)))
+    lacking = countryside.lacking()
+    with (
+        tempfile.TemporaryDirectory(prefix="effectd-faults-", dir=memory) as folder,
+        ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers,
+        # it leaves the machine's network, and must not be given other work
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as away,
+    ):
+        control = workers.submit(cuts.control, Path(folder) / "control", seed)
+        parted = None if lacking else away.submit(partitions.work, seed, count, seconds)
+        cut = workers.submit(cuts.work, Path(folder) / "cuts", seed, seconds, target)
+        balances = [cut.result()] + ([] if parted is None else [parted.result()])
+        return _report(seed, balances, control.result(), lacking)
+
+
+def _report(seed: int, balances: Sequence[Balance], control: Balance, lacking: list[str]) -> Report:
+    report = Report(name=NAME, seed=seed, tried="", lacking=[f"partitions: {why}" for why in lacking])
+    for balance in balances:
+        report.fired += balance.fired
+        report.reached += balance.reached
+        report.broken += balance.broken
+    report.wanted = WANTED | (frozenset() if lacking else WANTED_OF_PARTITIONS)
+    report.reached["caught: no_dedupe"] += bool(control.broken)
+    names = (DUPLICATE_EFFECTS, LOST_RECEIPTS, CONTRADICTING_RECEIPTS, HANGS)
+    report.figures = {name: sum(balance.figures[name] for balance in balances) for name in names}
+    report.points = sum(balance.tried for balance in balances)
+    parted = 0 if lacking else balances[1].tried
+    report.tried = (
+        f"{balances[0].tried:,} cuts of a connection, {parted} partitions of real daemons; "
+        f"the slowest took {max(balance.slowest_s for balance in balances):.1f} s to be whole again"
+    )
+    report.notes.append(f"without deduplication: {(control.broken or ['NOTHING'])[0][:300]}")
+    return report

@@ -1,0 +1,264 @@
+"""Networks that carry nothing, or one way only, or little; peers that stand still. Part of `network`.
+
+A real daemon lives in a network namespace of its own (`countryside`). While it works for the plane,
+something happens to the network or to one of the two; the plane goes on giving commands meanwhile, and
+somebody on the daemon's own machine, too. The daemon notices a dead link within `dead_after_s` and a little
+more, comes back when it can, and delivers all: nothing is executed twice, nothing is lost, and the journal
+is whole.
+
+Real time, real processes: a seed tells which things happen in which order, but not the moment.
+"""
+
+import random
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from time import monotonic
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import Process
+
+from tests.faults.network.balance import HANG_S, Balance
+from tests.faults.network.countryside import Cottage, cottage, leave
+from tests.faults.network.station import leaves, port_of
+from tests.system.audit import key_of, must_hold
+from tests.system.plane import ScriptedPlane, call, scripted_plane
+from tests.system.sandbox import Life, Sandbox, sandbox
+from tests.system.zygote import ROOT, Zygote
+
+DEAD_AFTER_S: Final = 2.0
+SIDE_BY_SIDE: Final = 3
+"""Daemons at once: each of them waits, most of the time."""
+LETTER: Final = "x" * 1_500
+LETTERS: Final = 12
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """A daemon, its plane, and the network between them."""
+
+    home: Cottage
+    plane: ScriptedPlane
+    made: Sandbox
+    life: Life
+    relay: Process
+    balance: Balance
+    numbers: "count[int]" = field(default_factory=count)
+
+    async def give(self, commands: int = 1, text: str = "") -> None:
+        """Give commands to the plane, which sends them if it thinks that it can."""
+        for _ in range(commands):
+            number = next(self.numbers)
+            await self.plane.give(call(f"cmd-{number}", n=number, text=text))
+
+    async def annotate(self) -> None:
+        """Have somebody on the daemon's machine record something: an event for the plane."""
+        key = key_of(self.plane.orders["cmd-0"].command)
+        status, said = await self.made.post(f"/v1/operations/{key}/annotate", {"metadata": {"id": "7"}})
+        assert status == 202, said
+
+    async def meanwhile(self) -> None:
+        """Work from both sides."""
+        await self.give(2)
+        await self.annotate()
+
+    async def noticed(self, closed: int) -> None:
+        """Return once the daemon has given up a connection more than those `closed` ones."""
+        began = monotonic()
+        with anyio.move_on_after(DEAD_AFTER_S + HANG_S) as scope:
+            while len(self.life.lines("link_closed")) <= closed:  # noqa: ASYNC110 - another process's file
+                await anyio.sleep(0.05)
+        assert not scope.cancelled_caught, f"not noticed within {DEAD_AFTER_S + HANG_S:g} s"
+        self.balance.took(began)
+        self.balance.reached["a dead link was noticed"] += 1
+
+    async def whole(self) -> None:
+        """Return once all is answered and acknowledged."""
+        began = monotonic()
+        await self.plane.connected()
+        await self.plane.answered()
+        self.balance.took(began)
+
+
+Trouble: TypeAlias = Callable[[Place], Awaitable[None]]
+
+
+async def _black_hole(place: Place, *chains: str) -> None:
+    """Packets are dropped, until the daemon has noticed."""
+    closed = len(place.life.lines("link_closed"))
+    await place.give()
+    place.home.drop(*chains)
+    await place.meanwhile()
+    await place.noticed(closed)
+    place.balance.fired["packets dropped"] += place.home.dropped()
+    place.home.heal()
+
+
+async def _stopped_plane(place: Place) -> None:
+    """The kernel takes what the daemon sends, and nobody reads it."""
+    closed = len(place.life.lines("link_closed"))
+    await place.give()
+    place.relay.send_signal(signal.SIGSTOP)
+    try:
+        await place.meanwhile()
+        await place.noticed(closed)
+    finally:
+        place.relay.send_signal(signal.SIGCONT)
+    place.balance.fired["a plane stood still"] += 1
+
+
+async def _stopped_daemon(place: Place) -> None:
+    """For longer than after which a link counts as dead."""
+    await place.give()
+    place.life.send(signal.SIGSTOP)
+    try:
+        await place.give(2)
+        await anyio.sleep(2 * DEAD_AFTER_S)
+    finally:
+        place.life.send(signal.SIGCONT)
+    place.balance.fired["a daemon stood still"] += 1
+
+
+async def _slow_cable(place: Place) -> None:
+    """Far more is to be sent than goes through in the time after which a link counts as dead."""
+    place.home.slow_down()
+    began = monotonic()
+    await place.give(LETTERS, text=LETTER)
+    await place.plane.answered()
+    place.balance.fired["a slow cable"] += monotonic() - began > 1.0
+    place.home.heal()
+
+
+async def _loss(place: Place, *chains: str) -> None:
+    """A third of the packets is dropped for a while."""
+    place.home.drop(*chains, share=0.3)
+    await place.give(4)
+    await place.annotate()
+    with anyio.move_on_after(3 * DEAD_AFTER_S):
+        await place.plane.answered()
+    place.balance.fired["packets lost"] += place.home.dropped()
+    place.home.heal()
+
+
+async def _hiccup(place: Place) -> None:
+    """Nothing goes through for less than after which a link counts as dead: nobody need notice."""
+    place.home.drop("INPUT", "OUTPUT")
+    await place.meanwhile()
+    await anyio.sleep(DEAD_AFTER_S / 4)
+    place.balance.fired["packets dropped"] += place.home.dropped()
+    place.home.heal()
+
+
+def _holes(*chains: str) -> Trouble:
+    return lambda place: _black_hole(place, *chains)
+
+
+def _losses(*chains: str) -> Trouble:
+    return lambda place: _loss(place, *chains)
+
+
+ALWAYS: Final[Mapping[str, Trouble]] = MappingProxyType(
+    {
+        "a black hole both ways": _holes("INPUT", "OUTPUT"),
+        "a black hole towards the plane": _holes("OUTPUT"),
+        "a black hole towards the daemon": _holes("INPUT"),
+        "a plane that stands still": _stopped_plane,
+        "a daemon that stands still": _stopped_daemon,
+        "a slow cable": _slow_cable,
+    }
+)
+"""The six of each run."""
+OTHERS: Final[Mapping[str, Trouble]] = MappingProxyType(
+    {
+        "loss one way, towards the plane": _losses("OUTPUT"),
+        "loss one way, towards the daemon": _losses("INPUT"),
+        "loss both ways": _losses("INPUT", "OUTPUT"),
+        "a hiccup": _hiccup,
+    }
+)
+ALL: Final = MappingProxyType({**ALWAYS, **OTHERS})
+
+
+def work(seed: int, wanted: int, until_s: float) -> Balance:
+    """Bring so many partitions about, the six first; then random ones, while there is time."""
+    leave()
+    return anyio.run(_work, seed, wanted, monotonic() + until_s)
+
+
+async def _work(seed: int, wanted: int, until: float) -> Balance:
+    balance, chance = Balance(), random.Random(seed)
+    plans = [[name] for name in ALWAYS]
+    plans += [chance.choices(tuple(ALL), k=chance.randint(1, 3)) for _ in range(wanted - len(plans))]
+    zygote = Zygote()
+    gate = anyio.CapacityLimiter(SIDE_BY_SIDE)
+    try:
+        async with anyio.create_task_group() as tasks:
+            for number, plan in enumerate(plans):
+                await gate.acquire_on_behalf_of(number)
+                if number >= len(ALWAYS) and monotonic() > until:
+                    break
+                tasks.start_soon(_one, zygote, number, plan, balance, gate)
+    finally:
+        zygote.close()
+    return balance
+
+
+async def _one(
+    zygote: Zygote, number: int, plan: list[str], balance: Balance, gate: anyio.CapacityLimiter
+) -> None:
+    try:
+        async with _place(zygote, number, balance) as place:
+            await place.give()
+            await place.whole()
+            for name in plan:
+                await ALL[name](place)
+                await place.whole()
+                balance.reached[name] += 1
+            await _must_hold(place)
+        balance.tried += 1
+    except* AssertionError as group:
+        balance.broken += [f"partition {number}, {plan}: {error}"[:3_000] for error in leaves(group)]
+    finally:
+        gate.release_on_behalf_of(number)
+
+
+@asynccontextmanager
+async def _place(zygote: Zygote, number: int, balance: Balance) -> AsyncGenerator[Place]:
+    with cottage(number) as home:
+        async with scripted_plane(host=home.plane) as plane, sandbox(zygote, plane) as made:
+            relay = await anyio.open_process(
+                [sys.executable, "-m", "tests.faults.network.cutter", home.plane, str(port_of(plane))],
+                cwd=ROOT,
+                stderr=None,
+            )
+            try:
+                assert relay.stdout is not None
+                port = (await relay.stdout.receive()).decode().strip()
+                url = f"ws://{home.plane}:{port}/driver"
+                made.configure(control={"url": url, "allow_plaintext": True, "dead_after_s": DEAD_AFTER_S})
+                life = await made.execute(*home.wrapper)
+                await plane.connected()
+                yield Place(home=home, plane=plane, made=made, life=life, relay=relay, balance=balance)
+            finally:
+                relay.kill()
+                with anyio.CancelScope(shield=True):
+                    await relay.aclose()
+
+
+async def _must_hold(place: Place) -> None:
+    """All comes again in the same bytes, the daemon stops politely, and nothing is missing or doubled."""
+    await place.plane.redeliver(*place.plane.orders)
+    assert await place.life.stop() == 0, place.life.text[-2_000:]
+    verified = await place.made.command("verify", "--deep")
+    assert verified.code == 0, verified.text
+    assert "Traceback" not in place.life.text, place.life.text[-4_000:]
+    await must_hold(place.made)
+    annotations = sum(event["kind"] == "operation.annotated" for event in place.plane.history.events())
+    place.balance.reached["an event that was recorded while nothing came through"] += annotations
+    place.balance.reached["an event came again, in the same bytes"] += sum(place.plane.repeats.values())
+    place.balance.reached["a command was delivered again"] += place.plane.redeliveries
