@@ -137,4 +137,8 @@ GOALS: Final[Sequence[Goal]] = (
         title="throughput kept with logs at info, events streamed, metrics on",
         must=0.75, aim=0.85, metrics=("loud.rate@64", "noop.rate@64"),
     ),
+    Goal(
+        title="event loop: longest stall, with fsync delays of 200 ms injected",
+        must=100, aim=50, at_most=True, of=identity, gate=Gate.EXACT, unit=" ms", metrics=("stall_ms",),
+    ),
 )  # fmt: skip

@@ -34,6 +34,10 @@ class Window:
         """Return how many of the moments lie in the window."""
         return sum(self.began <= moment <= self.ended for moment in moments)
 
+    def per_call(self, moments: Sequence[float]) -> float:
+        """Return how many of the moments there are for each call."""
+        return self.count(moments) / self.calls
+
 
 def traced_syncs(log: str) -> list[float]:
     """Return the moment of each sync in a log of `strace -f -ttt`; a resumed call is not a second one."""

@@ -19,6 +19,7 @@ from tests.bench.references.disk import measure_disk
 from tests.bench.references.echo import echo_server, measure_echo
 from tests.bench.references.floor import Rows, measure_floor, rows_of
 from tests.bench.references.peer import peer
+from tests.bench.subjects import listener
 from tests.bench.subjects.daemon import START_S, Level, ProviderName, subject
 from tests.bench.subjects.journal import measure_journal
 
@@ -63,12 +64,18 @@ async def _slices(folder: Path, plan: Plan, rows: Rows, stack: AsyncExitStack) -
     for callers in (256, 64, 8):
         yield _journal(plan.operations, callers)
         yield _floor(rows, callers, plan.operations)
-    yield _calls("noop", noop, 64, seconds)
     yield _calls("bare", bare, 64, seconds)
+    yield _calls("noop", noop, 64, seconds)
+    loud = await enter(_loud(folder / "loud"))
+    yield _calls("loud", loud, 64, seconds)
     yield _echo(echo, seconds / 2)
     yield _calls("noop", noop, 1, seconds)
     yield _calls("bare", bare, 1, seconds)
     yield _floor(rows, 1, 256)
+    bare_mcp = await enter(_bare(folder / "bare-mcp", "bare_mcp"))
+    mcp = await enter(_daemon(folder / "mcp", "MCP", "warning"))
+    yield _calls("mcp", mcp, 16, seconds)
+    yield _calls("bare-mcp", bare_mcp, 16, seconds)
     if plan.peers:
         for mode in ("installed", "durable"):
             dbos = await enter(peer("dbos_transact", mode, folder / f"dbos-{mode}"))
@@ -93,6 +100,16 @@ async def _daemon(folder: Path, provider: ProviderName, level: Level) -> AsyncGe
         with anyio.fail_after(START_S):
             await plane.connected.wait()
         yield _Driven(plane, daemon.pid)
+
+
+@asynccontextmanager
+async def _loud(folder: Path) -> AsyncGenerator[_Driven]:
+    """A daemon that logs, and that somebody listens to."""
+    async with load_plane() as plane, subject(folder, plane.url, level="info") as daemon:
+        with anyio.fail_after(START_S):
+            await plane.connected.wait()
+        async with running(sys.executable, "-I", "-S", listener.__file__, str(daemon.inspect_socket)):
+            yield _Driven(plane, daemon.pid)
 
 
 @asynccontextmanager

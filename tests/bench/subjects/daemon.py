@@ -89,6 +89,11 @@ async def subject(
             raise SystemExit(f"the daemon ended with {process.returncode}:\n{made.log()}")
 
 
+def server_argv(folder: Path) -> list[str]:
+    """Return the command line of the MCP server that counts in `folder`."""
+    return [sys.executable, "-I", "-S", str(SERVER), str(folder / "ledger"), "--no-fsync"]
+
+
 def can_trace() -> bool:
     """Whether syncs can be counted here."""
     return shutil.which("strace") is not None
@@ -122,7 +127,7 @@ def _config(folder: Path, url: str, level: Level) -> str:
         "log": {"format": "json", "level": level},
         "providers.bench": {
             "kind": "mcp",
-            "argv": [sys.executable, "-I", "-S", str(SERVER), str(folder / "ledger"), "--no-fsync"],
+            "argv": server_argv(folder),
         },
     }
     return "\n".join(
