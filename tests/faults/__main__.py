@@ -47,6 +47,16 @@ LANES: Final = (
         needs=(notifier.lacking,),
     ),
     Lane(
+        name="kill points",
+        module="tests.faults.kill_points",
+        what="SIGKILL at every file operation and named point of all that it can do, and again in recovery",
+        points="kills",
+        normal=Box(seconds=75, points=3_000),
+        full=Box(seconds=1_200, points=20_000),
+        cores=2,
+        needs=(notifier.lacking,),
+    ),
+    Lane(
         name="network",
         module="tests.faults.network",
         what="a connection cut at every byte, by RST and FIN, both ways, with TLS and without; partitions",

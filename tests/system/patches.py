@@ -228,10 +228,24 @@ def traced() -> None:
 
 
 def asks_about_calls() -> None:
-    """Have the kernel ask whoever listens on a socket about each file call (`tests.faults.notifier`)."""
+    """Have the kernel ask whoever listens on a socket about each file call (`tests.faults.notifier`).
+
+    Where a file is named for it, each boundary that is passed is written there, too.
+    """
+    if (notes := os.environ.get("EFFECTD_FAULTS_NOTES")) is not None:
+        _note_boundaries(notes)
     channel = socket.socket(socket.AF_UNIX)
     channel.connect(os.environ["EFFECTD_FAULTS_CHANNEL"])
     submit(channel, os.environ["EFFECTD_FAULTS_CALL"])
+
+
+def _note_boundaries(path: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def noting(_: object) -> Callable[[str], None]:
+        return lambda name: (os.write(descriptor, name.encode() + b"\n"), None)[1]
+
+    vars(import_module("driver.faults"))["boundary"] = noting
 
 
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(

@@ -289,6 +289,12 @@ class Sandbox:
             answer = await client.post(path, json=body)
             return answer.status_code, answer.json()
 
+    async def post_for_lines(self, path: str, body: Json) -> list[Json]:
+        """Return the lines that a write on the newest life's local socket is answered with."""
+        async with self._client() as client:
+            answer = await client.post(path, json=body)
+            return [json.loads(line) for line in answer.text.splitlines()]
+
     async def events_until(self, reached: Callable[[Json], bool]) -> None:
         """Follow the journal on the newest life's local socket, until an event that `reached` accepts."""
         await self.lives[-1].ready()

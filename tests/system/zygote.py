@@ -41,6 +41,7 @@ PRELOADED: Final = (
     "driver.daemon",
     "driver.providers.mcp.provider",
     "driver.providers.command.provider",
+    "driver.providers.http.provider",
     # what the libraries import at first use
     "anyio._backends._asyncio",
     "anyio._core._signals",

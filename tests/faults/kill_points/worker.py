@@ -1,0 +1,177 @@
+"""One process of `kill points`: prepares some of the scenes, and fights battle after battle in them.
+
+Part of `kill points`. The order is fixed by the seed: each scene's first blows go through all of its places,
+those that there are few of early; a boundary that has not been fired at yet comes first.
+"""
+
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import anyio
+
+from tests.faults.kill_points.battle import Ready, Tally, Weakness, fight, prepare, recovery
+from tests.faults.kill_points.blows import Blow, NamedBlow, Points, kind_of, parse
+from tests.faults.kill_points.scenes import BY_NAME
+from tests.system.zygote import Zygote
+
+AT_ONCE: Final = 3
+"""Battles: while one waits for a process, the others go on."""
+STRICTLY_EVERY: Final = 5
+BROKEN_MAX: Final = 20
+MEMORY: Final = "/dev/shm"
+"""What SIGKILL leaves of a file does not depend on the disk below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a worker is to do."""
+
+    scenes: Sequence[str]
+    seed: int
+    seconds: float
+    points: int
+    controls: bool = False
+    """Whether the first of the scenes is played with each weakness, too."""
+
+
+@dataclass(slots=True)
+class Course:
+    """The battles of one scene, in their order."""
+
+    ready: Ready
+    firsts: list[Blow]
+    recoveries: Iterator[Blow]
+    fought: int = 0
+
+    @classmethod
+    def of(cls, ready: Ready, recovery: Points, seed: int) -> "Course":
+        """Return the course of a scene."""
+        chance = random.Random(f"{seed} {ready.scene.name}")
+        firsts = ready.points.in_order(chance)
+        return cls(ready, firsts[::-1], cycle(recovery.in_order(chance)))
+
+    def next(self, fired: Counter[str]) -> list[Blow]:
+        """Return the blows of the next battle: one, and two or three in the recoveries that follow."""
+        fresh = (
+            blow for blow in reversed(self.firsts) if isinstance(blow, NamedBlow) and not fired[kind_of(blow)]
+        )
+        first = next(fresh, self.firsts[-1])
+        self.firsts.remove(first)
+        self.fought += 1
+        return [first, *(next(self.recoveries) for _ in range(2 + self.fought % 2))]
+
+
+@dataclass(slots=True)
+class _Work:
+    asked: Asked
+    zygote: Zygote
+    until: float
+    tally: Tally = field(default_factory=Tally)
+    begun: Counter[str] = field(default_factory=Counter[str])
+    """What blows were aimed at."""
+
+    async def run(self) -> None:
+        """Prepare everything, and fight. The first scene's recovery stands for those of all."""
+        first, *others = [BY_NAME[name] for name in self.asked.scenes]
+        ready = [await prepare(self.zygote, first)]
+        again = await recovery(self.zygote, ready[0])
+        async with anyio.create_task_group() as tasks:
+            if self.asked.controls:
+                tasks.start_soon(self._control, ready[0])
+            ready += [await prepare(self.zygote, scene) for scene in others]
+        courses = [Course.of(each, again, self.asked.seed) for each in ready]
+        for each in (*(course.ready.points for course in courses), again):
+            self.tally.places.update(map(kind_of, each.blows()))
+        turns = cycle(courses)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.start_soon(self._fight, turns, courses)
+
+    async def _control(self, ready: Ready) -> None:
+        for each in CONTROLS:
+            blows = [parse(text) for text in each.blows]
+            found = await fight(self.zygote, ready, blows, weakness=each.weakness)
+            self.tally.controls[each.name] = found.broken
+
+    async def _fight(self, turns: Iterator[Course], courses: Sequence[Course]) -> None:
+        while self._goes_on() and any(course.firsts for course in courses):
+            course = next(turns)
+            if not course.firsts:
+                continue
+            blows = course.next(self.begun)
+            self.begun.update(map(kind_of, blows))
+            strictly = course.fought % STRICTLY_EVERY == 0
+            self.tally.add(await fight(self.zygote, course.ready, blows, strictly=strictly))
+
+    def _goes_on(self) -> bool:
+        is_time = monotonic() < self.until and self.tally.tried < self.asked.points
+        return is_time and len(self.tally.broken) < BROKEN_MAX
+
+
+def work(asked: Asked) -> Tally:
+    """Fight until the time, or the number of points, is reached."""
+    _in_memory()
+    until = monotonic() + asked.seconds
+    zygote = Zygote()
+    try:
+        made = _Work(asked, zygote, until)
+        anyio.run(made.run)
+        return made.tally
+    finally:
+        zygote.close()
+
+
+def _in_memory() -> None:
+    if os.access(MEMORY, os.W_OK) and Path(MEMORY).is_dir():
+        tempfile.tempdir = MEMORY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A weakness, where it is struck at, and what it is."""
+
+    name: str
+    weakness: Weakness
+    blows: tuple[str, ...]
+
+
+CONTROLS: Final = (
+    Control(
+        name="no intent before the call",
+        weakness=Weakness(patch="no_intent_commit", life=0),
+        blows=("dispatch.answered:1",),
+    ),
+    Control(
+        name="told before it is committed",
+        weakness=Weakness(patch="told_before_commit", life=0),
+        blows=("link.acknowledged:12",),
+    ),
+    Control(
+        name="what was lost is called not executed",
+        weakness=Weakness(patch="lost_is_not_executed", life=1),
+        blows=("dispatch.answered:1", "link.acknowledged:2"),
+    ),
+)
+
+
+def replay(scene: str, blows: Sequence[str]) -> Tally:
+    """Fight one battle again."""
+    _in_memory()
+
+    async def once(zygote: Zygote) -> Tally:
+        ready = await prepare(zygote, BY_NAME[scene])
+        return await fight(zygote, ready, [parse(text) for text in blows], strictly=True)
+
+    zygote = Zygote()
+    try:
+        return anyio.run(once, zygote)
+    finally:
+        zygote.close()
