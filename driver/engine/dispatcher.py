@@ -117,10 +117,13 @@ class Dispatcher:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Execute what arrives until cancelled. Cancelling it abandons what runs: drain first."""
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            task_status.started()
-            await self._watch_time()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                task_status.started()
+                await self._watch_time()
+        finally:
+            self._tasks = None
 
     def enqueue(self, places: Iterable[Waiting]) -> None:
         """Let operations wait for their turn, in this order."""
@@ -212,9 +215,10 @@ class Dispatcher:
     def late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
         """Record a provider's answer that came after its call was no longer waited for.
 
-        A probe's is nobody's: what it would prove was judged undetermined already.
+        A probe's is nobody's: what it would prove was judged undetermined already. So is one that comes while
+        the daemon ends, after this has: a provider may still listen while it closes.
         """
-        if is_look(operation_id):
+        if is_look(operation_id) or self._tasks is None:
             return
         running = self._running.get(operation_id)
         if running is not None and running.heard is None and running.hears(attempt):

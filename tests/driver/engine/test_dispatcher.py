@@ -342,3 +342,13 @@ async def test_a_late_answer_settles_an_unknown_operation(tmp_path: Path) -> Non
         terminal = [event for event in await rig.events() if event.terminal]
     assert (late.state, late.effect, late.settled) == (State.UNKNOWN, Effect.OCCURRED, True)
     assert [event.kind for event in terminal] == ["operation.unknown"]
+
+
+async def test_an_answer_that_comes_while_the_daemon_ends_is_nobodys(tmp_path: Path) -> None:
+    """A provider that still listens while it closes finds a dispatcher that has ended, and no error."""
+    async with engine(tmp_path, ScriptedProvider(answer=Silence(cause="deadline", message=""))) as rig:
+        await rig.intake.deliver([call()])
+        unknown = await rig.settled()
+    rig.dispatcher.late(unknown.operation_id, 1, Answered(result={"content": []}))
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        assert (await rig.operation()).state is State.UNKNOWN
