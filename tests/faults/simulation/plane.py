@@ -41,8 +41,8 @@ class Plane:
         self._journal_id = ""
         self._position = 0
         """How far this connection has sent the stream."""
-        self._busy: int | None = None
-        """The event that was too much: what comes behind it is dropped, until it comes again."""
+        self._busy_until = 0.0
+        """Until when the daemon does not send again what was too much; what comes behind that is dropped."""
         self.is_up = True
         self.histories: dict[str, History] = {}
         self.stored: dict[str, int] = {}
@@ -52,6 +52,7 @@ class Plane:
         self.on_event: Callable[[Json], None] = lambda _event: None
         self.parked: set[tuple[str, int]] = set()
         self._storing = False
+        self._lives = 1
         self.store_s = rng.choice((0.0, 0.01, 0.5, 4.0))
         self.loses_acks = rng.random() < 0.3
         self.repeats = rng.choice((0.0, 0.2, 0.6))
@@ -72,7 +73,7 @@ class Plane:
         return [name for name, order in self.orders.items() if not order.answered]
 
     def has_everything(self, last_seq: int) -> bool:
-        """Whether the stream of this connection is stored to its end."""
+        """Whether the stream is stored to its end."""
         return self._welcomed and self.stored[self._journal_id] >= last_seq
 
     def _deliver_soon(self, command_id: str, after_s: float = 0.0) -> None:
@@ -103,7 +104,7 @@ class Plane:
         if not self.is_up:
             wire.cut()
             return
-        self._wire, self._welcomed, self._position, self._busy = wire, False, 0, None
+        self._wire, self._welcomed, self._position, self._busy_until = wire, False, 0, 0.0
 
     def disconnected(self, wire: Wire) -> None:
         """A connection is gone."""
@@ -163,17 +164,24 @@ class Plane:
         if self.forked_ok and seq <= history.last_seq and history.frames[seq - 1] != data:
             self._nack(seq, "conflict")
             return
-        if self._busy is not None and seq > self._busy:
+        now = asyncio.get_running_loop().time()
+        if seq > self._position + 1 and self._busy_until:
             return
-        self._busy = None
-        if seq > self.stored[journal_id] and self._rng.random() < self.nacks:
-            self._busy = seq
-            self._nack(seq, "busy", retry_after_ms=self._rng.choice((1, 50, 2_000)))
-            self._truth.fired["nack, busy"] += 1
-            return
+        if seq == self._position + 1:
+            self._busy_until = 0.0 if now > self._busy_until else self._busy_until
+            if seq > self.stored[journal_id] and self._rng.random() < self.nacks:
+                self._be_busy(seq, now)
+                return
         self._position = history.take(data, event, position=self._position)
         self.on_event(event)
         self._store_soon()
+
+    def _be_busy(self, seq: int, now: float) -> None:
+        """Refuse an event for the moment, with those behind it."""
+        pause_ms = self._rng.choice((1, 50, 2_000))
+        self._busy_until = max(self._busy_until, now + pause_ms / 1000)
+        self._nack(seq, "busy", retry_after_ms=pause_ms)
+        self._truth.fired["nack, busy"] += 1
 
     def _nack(self, seq: int, code: str, **more: int) -> None:
         assert self._wire is not None, "what is refused has just come"
@@ -192,31 +200,30 @@ class Plane:
         if not self._storing:
             self._storing = True
             loop = asyncio.get_running_loop()
-            loop.call_later(self._rng.uniform(0.5, 1.5) * self.store_s, self._store, self._wire, context=self._context)
+            takes_s = self._rng.uniform(0.5, 1.5) * self.store_s
+            loop.call_later(takes_s, self._store, self._lives, context=self._context)
 
-    def _store(self, wire: Wire | None) -> None:
+    def _store(self, life: int) -> None:
+        """Make durable what has come, whoever is connected, and acknowledge it."""
+        if life != self._lives:
+            return
         self._storing = False
-        if not self.is_up or wire is None:
-            return
-        if wire is not self._wire:
-            self._store_soon()
-            return
-        journal_id = self._journal_id
-        history = self.histories[journal_id]
-        if self._position > self.stored[journal_id]:
-            for frame in history.frames[self.stored[journal_id] : self._position]:
+        for journal_id, history in self.histories.items():
+            for frame in history.frames[self.stored[journal_id] :]:
                 if frame is not None:
                     self._settle(json.loads(frame))
-            self.stored[journal_id] = self._position
+            self.stored[journal_id] = history.last_seq
         if self.loses_acks and self._rng.random() < 0.5:
-            self._truth.fired["ack not sent"] += 1
-            asyncio.get_running_loop().call_later(30.0, self._ack, wire, context=self._context)
+            self._truth.fired["ack put off"] += 1
+            asyncio.get_running_loop().call_later(30.0, self._ack, context=self._context)
             return
-        self._ack(wire)
+        self._ack()
 
-    def _ack(self, wire: Wire) -> None:
-        if wire is self._wire and self._welcomed and self.is_up:
-            wire.tell(json.dumps({"type": "ack", "seq": self.stored[self._journal_id]}).encode())
+    def _ack(self) -> None:
+        if self._wire is not None and self._welcomed and self.is_up:
+            # no further than this connection's stream has come
+            seq = min(self.stored[self._journal_id], self._position)
+            self._wire.tell(json.dumps({"type": "ack", "seq": seq}).encode())
 
     def _settle(self, event: Json) -> None:
         order = self.orders.get(event["command_id"] or "")
@@ -229,6 +236,7 @@ class Plane:
         self.is_up = False
         if self._wire is not None:
             self._wire.cut()
+        self._lives += 1
         self._wire, self._storing = None, False
         for journal_id, history in self.histories.items():
             self._forget(history, self.stored.get(journal_id, 0))

@@ -1,0 +1,196 @@
+"""Many worlds, in processes that do nothing else: warm, without threads, on a memory file system.
+
+What is taken out of asyncio, anyio and aiosqlite for a world (`replace_threads`, `order_scopes`) is gone for
+the whole process; so whoever wants worlds forks workers.
+"""
+
+import asyncio
+import gc
+import logging
+import multiprocessing
+import os
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import structlog
+
+from store.journal import open_journal
+from store.settings import JournalSettings
+from tests.faults.simulation.controls import CONTROLS
+from tests.faults.simulation.disk import Disk, Machine, replace_threads
+from tests.faults.simulation.life import BASE, counting
+from tests.faults.simulation.loop import PROCESS, VirtualLoop, order_scopes
+from tests.faults.simulation.world import Outcome, play
+
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+RESERVE_BYTES: Final = 65_536
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What some worlds came to."""
+
+    worlds: int = 0
+    lives: int = 0
+    steps: int = 0
+    virtual_s: float = 0.0
+    fired: Counter[str] = field(default_factory=Counter[str])
+    reached: Counter[str] = field(default_factory=Counter[str])
+    broken: list[str] = field(default_factory=list[str])
+    traces: dict[int, str] = field(default_factory=dict[int, str])
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one world."""
+        self.worlds += 1
+        self.lives += outcome.lives
+        self.steps += outcome.steps
+        self.virtual_s += outcome.virtual_s
+        self.fired.update(outcome.truth.fired)
+        self.reached.update(outcome.truth.reached)
+        self.broken += [f"world {outcome.seed}: {text}" for text in outcome.truth.broken]
+        self.traces[outcome.seed] = outcome.trace
+
+    def merge(self, other: "Tally") -> None:
+        """Count the worlds of another tally, too."""
+        self.worlds += other.worlds
+        self.lives += other.lives
+        self.steps += other.steps
+        self.virtual_s += other.virtual_s
+        self.fired.update(other.fired)
+        self.reached.update(other.reached)
+        self.broken += other.broken
+        self.traces |= other.traces
+
+
+@contextmanager
+def workers(count: int) -> Generator[ProcessPoolExecutor]:
+    """Processes that can `play_many`."""
+    context = multiprocessing.get_context("fork")
+    with (
+        in_memory() as folder,
+        ProcessPoolExecutor(count, mp_context=context, initializer=prepare, initargs=(folder,)) as pool,
+    ):
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def in_memory() -> Generator[Path]:
+    """A folder for worlds, on a memory file system where there is one."""
+    where = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=where, prefix="effectd-worlds-") as folder:
+        yield Path(folder)
+
+
+def prepare(folder: Path) -> None:
+    """Make this process one that plays worlds, below `folder`, and does nothing else any more."""
+    replace_threads()
+    order_scopes()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR), processors=[_overhear]
+    )
+    # what dead processes have left behind complains when it is unwound
+    sys.unraisablehook = _ignore
+    warnings.simplefilter("ignore")
+    _PLACE.append(_furnished(folder / str(os.getpid())))
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+_LOGGED: Final[list[str]] = []
+
+
+def _overhear(_logger: Any, _method: str, event: Any) -> Any:  # noqa: ANN401 - structlog's own types
+    """Nobody reads the log; what was caught and logged there as a surprise is a bug all the same."""
+    if event.get("exc_info") and event["event"] != "provider_failed":
+        _LOGGED.append(f"{event['event']}: {sys.exc_info()[1]!r}")
+    raise structlog.DropEvent
+
+
+def _ignore(_unraisable: object) -> None:
+    """Nobody hears it."""
+
+
+_PLACE: Final[list[Path]] = []
+"""Of this process's worlds."""
+
+
+def _furnished(base: Path) -> Path:
+    """Make a folder for this process's worlds, with a new journal to begin from."""
+    base.mkdir()
+    token = base / "token"
+    token.touch(0o600)
+    token.write_text("secret\n", encoding="ascii")
+    _make_template(base / "template")
+    return base
+
+
+def _make_template(folder: Path) -> None:
+    (folder / "run").mkdir(parents=True)
+    settings = JournalSettings(
+        state_dir=folder / "state", runtime_dir=folder / "run", reserve_bytes=RESERVE_BYTES
+    )
+    loop = VirtualLoop()
+    asyncio.set_event_loop(loop)
+    context = copy_context()
+    context.run(PROCESS.set, Machine("maker", Disk(Random(0))))
+
+    async def make() -> None:
+        async with open_journal(settings, clock=lambda: BASE, new_id=counting()):
+            pass
+
+    async def process() -> None:
+        await loop.create_task(make(), context=context)
+
+    loop.run_until_complete(process())
+    loop.abandon()
+    asyncio.set_event_loop(None)
+
+
+def play_many(seeds: Sequence[int], control: str | None = None, deep_every: int = 0) -> Tally:
+    """Play the worlds of `seeds`, with or without a mechanism of the daemon. In a worker."""
+    tally, base = Tally(), _PLACE[-1]
+    with nullcontext() if control is None else CONTROLS[control]():
+        for seed in seeds:
+            _LOGGED.clear()
+            deep = bool(deep_every) and seed % deep_every == 0
+            outcome = play(seed, base / "template", base / "world", deep=deep)
+            outcome.truth.broken += [f"an exception was logged: {text}" for text in _LOGGED]
+            tally.add(outcome)
+            if control is not None and tally.broken:
+                break
+    gc.collect()
+    return tally
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the trace of each seed: for another process to compare with, or for a person."""
+    with in_memory() as folder:
+        _print_traces(folder, arguments)
+
+
+def _print_traces(folder: Path, arguments: Sequence[str]) -> None:
+    prepare(folder)
+    tally = play_many([int(word) for word in arguments], deep_every=1)
+    for seed, trace in tally.traces.items():
+        sys.stdout.write(f"{seed} {trace}\n")
+    for text in tally.broken:
+        sys.stdout.write(f"BROKEN {text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

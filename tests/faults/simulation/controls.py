@@ -1,0 +1,153 @@
+"""Mechanisms that are taken away in a simulated daemon, one at a time: the lane must notice each.
+
+Only for a process that plays worlds and does nothing else.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+
+from driver.core.answers import Repeat
+from driver.core.commands import ToolCallData
+from driver.engine import recovery
+from driver.engine.assignments import load
+from driver.engine.dispatcher import Dispatcher
+from driver.engine.intake import Intake
+from driver.engine.posture import Posture
+from driver.engine.queue import Waiting
+from driver.engine.running import Started
+from driver.engine.waits import give_up
+from store.records import Origin
+from store.writer import Writer
+from tests.system.patches import lost_is_not_executed, told_before_commit
+
+
+@contextmanager
+def swapped(owner: Any, name: str, value: object) -> Generator[None]:  # noqa: ANN401 - a class or a module
+    """Let an attribute be another one while the block lasts."""
+    original = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+@contextmanager
+def kept(owner: Any, *names: str) -> Generator[None]:  # noqa: ANN401 - likewise
+    """Put attributes back after the block, whoever changed them."""
+    originals = {name: vars(owner)[name] for name in names}
+    try:
+        yield
+    finally:
+        for name, value in originals.items():
+            setattr(owner, name, value)
+
+
+@contextmanager
+def intent_after_effect() -> Generator[None]:
+    """Call first, and record the intent when the answer is there."""
+
+    async def run_waiting(self: Dispatcher, place: Waiting) -> None:
+        assignment = await self._journal.read(lambda view: load(view, place, self._terms))
+        if assignment is None:
+            await self._journal.transact(lambda tx: give_up(tx, place))
+            self._release(place.operation_id)
+            return
+        running = self._enter(assignment)
+        refusal = await self._prepare(running)
+        running.deadline_at = assignment.deadline(self._clock())
+        report = await self._call(running)
+        step = await self._journal.transact(lambda tx: self._steps.begin(tx, running, refusal))
+        if isinstance(step, Started):
+            await self._end(running, running.ended(self._judge(running, report, 0)))
+        else:
+            self._leave(running, step)
+
+    def no_slots(self: Intake, wanted: int) -> int:
+        del self, wanted
+        return 0
+
+    with swapped(Dispatcher, "_run_waiting", run_waiting), swapped(Intake, "_take_slots", no_slots):
+        yield
+
+
+@contextmanager
+def told_before_durable() -> Generator[None]:
+    """Tell everybody of a commit before it is made."""
+    with kept(Writer, "__init__"):
+        told_before_commit()
+        yield
+
+
+@contextmanager
+def dedupe_in_memory() -> Generator[None]:
+    """Know only those commands that this life has taken: one that comes again after a crash runs again."""
+    original = Intake.deliver
+
+    async def deliver(self: Intake, frames: Any, origin: Origin = Origin.PLANE) -> Any:  # noqa: ANN401
+        mine: set[str] = self.__dict__.setdefault("taken", set())
+        answers = await original(self, frames, origin)
+        for frame, answer in zip(frames, answers, strict=True):
+            offer = self._offers.read(frame)
+            data = offer.candidate.data
+            forgotten = isinstance(answer, Repeat) and frame.command_id not in mine
+            mine.add(frame.command_id)
+            if forgotten and isinstance(data, ToolCallData) and self._take_slots(1):
+                assignment = self._assignment(offer, data, origin, None)
+                self._dispatcher.run_started(assignment, assignment.deadline(self._dispatcher._clock()), 0)
+        return answers
+
+    with swapped(Intake, "deliver", deliver):
+        yield
+
+
+@contextmanager
+def unconfirmed() -> Generator[None]:
+    """Act on what an earlier life accepted before the plane has confirmed the history."""
+
+    def may_dispatch(self: Posture) -> bool:
+        return not self.draining and self.fence is None
+
+    with swapped(Posture, "may_dispatch", property(may_dispatch)):
+        yield
+
+
+@contextmanager
+def lost_is_none() -> Generator[None]:
+    """Say of a call whose outcome died with its process that it never happened."""
+    with kept(recovery, "lost"):
+        lost_is_not_executed()
+        yield
+
+
+@contextmanager
+def any_retry() -> Generator[None]:
+    """Let rule R allow everything."""
+    with ExitStack() as stack:
+        for name in ("driver.core.retry", "driver.core.revival"):
+            stack.enter_context(swapped(_module(name), "permit", _allow))
+        yield
+
+
+def _allow(case: object, at: datetime) -> None:
+    del case, at
+
+
+def _module(name: str) -> Any:  # noqa: ANN401 - whatever it holds
+    return __import__(name, fromlist=["permit"])
+
+
+CONTROLS: Final[Mapping[str, Callable[[], Any]]] = MappingProxyType(
+    {
+        "intent after effect": intent_after_effect,
+        "told before durable": told_before_durable,
+        "dedupe in memory": dedupe_in_memory,
+        "acts before the welcome": unconfirmed,
+        "lost is not executed": lost_is_none,
+        "any retry": any_retry,
+    }
+)

@@ -1,0 +1,150 @@
+"""The lane: thousands of worlds from one seed, some of them again, and each control until it is noticed.
+
+World N of a run with the seed S is the world `S * 1_000_000 + N`. To play one alone, with its trace:
+`python -m tests.faults.simulation WORLD`.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count
+from time import monotonic
+from typing import Final
+
+from tests.faults.lane import Report
+from tests.faults.simulation.batch import Tally, play_many, workers
+from tests.faults.simulation.controls import CONTROLS
+
+NAME: Final = "simulation"
+WORLDS: Final = 5_000
+"""In the time box of a run; a longer box plays as many as fit."""
+USUAL_S: Final = 70.0
+SEEDS_EACH: Final = 1_000_000
+"""Between the worlds of one seed and those of the next."""
+CHUNK: Final = 20
+AGAIN: Final = 20
+"""Worlds that are played again, here and in a process whose hashes are other ones."""
+DEEP_EVERY: Final = 25
+"""Each so-manieth world's journal is verified as `effectd verify --deep` does."""
+CONTROL_WORLDS_MAX: Final = 600
+WANTED: Final = frozenset(
+    {
+        "unknown",
+        "redelivery",
+        "second crash",
+        "crash while starting",
+        "recovery",
+        "late answer",
+        "another attempt",
+        "contradiction",
+        "dead letter",
+        "fence",
+        "history begun anew",
+        "journal lost",
+        "approval asked for again",
+        "refused, lookalike_unsettled",
+        "verdict of a probe",
+        "verdict of a operator",
+        "a supervisor overruled",
+        "compensated",
+        "deduplicated by the tool",
+        "partition",
+        "cut",
+        "plane forgot",
+        "ack put off",
+        "nack, busy",
+        "clock set",
+        "machine restarted",
+        "slow disk",
+        "stop",
+        "a command twice",
+    }
+)
+
+
+def run(seed: int, seconds: float) -> Report:
+    """Play as many worlds as fit, `WORLDS` in a usual run. Each broken promise names its world."""
+    ends = monotonic() + seconds
+    target = WORLDS if seconds <= USUAL_S else sys.maxsize
+    processes = os.cpu_count() or 1
+    with workers(processes) as pool:
+        report = Report(name=NAME, seed=seed, tried="", wanted=WANTED)
+        for name in CONTROLS:
+            _control(pool, name, seed, report)
+        tally = _play(pool, seed, target, ends)
+        _replay(pool, tally, seed, report)
+    report.tried = (
+        f"{tally.worlds:,} worlds with {tally.lives:,} lives, {tally.steps:,} steps, "
+        f"{tally.virtual_s / 3600:,.0f} h of simulated time"
+    )
+    report.fired, report.reached = tally.fired, tally.reached
+    report.broken += tally.broken
+    if tally.worlds < target < sys.maxsize:
+        report.notes.append(f"the time was over before {target:,} worlds")
+    return report
+
+
+def _play(pool: ProcessPoolExecutor, seed: int, target: int, ends: float) -> Tally:
+    """Play worlds until there are enough, or the time is over."""
+    tally = Tally()
+    chunks = _chunks(seed, target)
+    under_way: set[Future[Tally]] = set()
+    more = True
+    while more or under_way:
+        while more and len(under_way) < 4:
+            chunk = next(chunks, None)
+            more = chunk is not None and monotonic() < ends
+            if more and chunk is not None:
+                under_way.add(pool.submit(play_many, chunk, None, DEEP_EVERY))
+        done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+        for future in done:
+            tally.merge(future.result())
+    return tally
+
+
+def _chunks(seed: int, target: int) -> Iterator[range]:
+    first = seed * SEEDS_EACH
+    for number in count():
+        begin = number * CHUNK
+        if begin >= target:
+            return
+        yield range(first + begin, first + min(begin + CHUNK, target))
+
+
+def _control(pool: ProcessPoolExecutor, name: str, seed: int, report: Report) -> None:
+    """Take a mechanism away, and play until the lane notices."""
+    first, played = seed * SEEDS_EACH, 0
+    while played < CONTROL_WORLDS_MAX:
+        tally = pool.submit(play_many, range(first + played, first + played + CHUNK), name).result()
+        played += tally.worlds
+        if tally.broken:
+            report.notes.append(f"control: {name}, noticed after {played} worlds: {tally.broken[0][:160]}")
+            return
+    report.broken.append(f"control: {name} was not noticed in {played} worlds")
+
+
+def _replay(pool: ProcessPoolExecutor, tally: Tally, seed: int, report: Report) -> None:
+    """The same world twice is the same world: here, and in a process whose hashes are other ones."""
+    first = seed * SEEDS_EACH
+    again = list(range(first, first + min(AGAIN, tally.worlds)))
+    here = pool.submit(play_many, again[::-1]).result().traces
+    there = _elsewhere(again)
+    for number in again:
+        for traces, where in ((here, "in this process"), (there, "in a process with other hashes")):
+            if traces.get(number) != tally.traces[number]:
+                report.broken.append(f"world {number} is another one when it is played again {where}")
+    report.notes.append(f"{len(again)} worlds played again, twice: bit-identical")
+
+
+def _elsewhere(again: list[int]) -> dict[int, str]:
+    done = subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, "-m", "tests.faults.simulation.batch", *map(str, again)],
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    lines = (line.split() for line in done.stdout.splitlines())
+    return {int(words[0]): words[1] for words in lines if words[0] != "BROKEN"}
