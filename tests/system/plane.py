@@ -390,10 +390,10 @@ def _validator(frame_type: str) -> Any | None:  # noqa: ANN401 - its stubs do no
 
 @asynccontextmanager
 async def scripted_plane(
-    *, host: str = "127.0.0.1", tls: SSLContext | None = None
+    *, host: str = "127.0.0.1", tls: SSLContext | None = None, plane: ScriptedPlane | None = None
 ) -> AsyncGenerator[ScriptedPlane]:
     """Serve a `ScriptedPlane` on a free port of `host`. At the end every rule of the protocol must hold."""
-    plane = ScriptedPlane()
+    plane = plane or ScriptedPlane()
     async with serve(
         plane.serve,
         host,

@@ -35,7 +35,7 @@ async def every_byte(tally: Balance, until: float) -> None:
 
 async def _bytes(tally: Balance, until: float, *, used: bool, towards: Side, kind: Kind) -> None:
     async with site(says(http(201, ANSWER))) as api:
-        with cutter(("127.0.0.1", api.port)) as made:
+        with cutter(Cutter(("127.0.0.1", api.port))) as made:
             url = f"http://127.0.0.1:{made.port}"
             wanted = settings(url, {"act": endpoint()}, key=parse_key_carrier(KEY))
             async with staged(wanted) as stage:

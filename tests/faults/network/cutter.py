@@ -44,7 +44,7 @@ class Cut:
 
 
 @dataclass(slots=True, eq=False)
-class _End:
+class End:
     """One of the two sockets of a relayed connection."""
 
     side: Side
@@ -52,9 +52,36 @@ class _End:
     deaf: bool = False
     """Whether what comes from here is swallowed."""
     said_all: bool = False
+    _waiting: bytearray = field(default_factory=bytearray)
+    """What the kernel had no room for."""
+    _ends: bool = False
+
+    def send(self, data: bytes) -> None:
+        """Send, now or once there is room."""
+        self._waiting += data
+        self._flush()
+
+    def send_eof(self) -> None:
+        """End the stream behind what is to be sent."""
+        self._ends = True
+        self._flush()
+
+    def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                del self._waiting[: self.socket.send(self._waiting)]
+            if self._ends:
+                self.socket.shutdown(socket.SHUT_WR)
+        except BlockingIOError:
+            loop.add_writer(self.socket, self._flush)
+            return
+        except OSError:
+            self._waiting.clear()
+        loop.remove_writer(self.socket)
 
 
-_Pair: TypeAlias = tuple[_End, _End]
+Pair: TypeAlias = tuple[End, End]
 
 
 @dataclass(slots=True)
@@ -63,7 +90,7 @@ class Cutter:
 
     target: tuple[str, int]
     """Where it relays to: on this machine, so that the kernel answers for a listener at once."""
-    changed: Callable[[], None]
+    changed: Callable[[], None] = lambda: None
     """Called when a cut has happened, and when a connection has ended."""
     port: int = 0
     connections: int = 0
@@ -75,8 +102,8 @@ class Cutter:
     """The cuts that have happened since the last plan, in order."""
     _armed: Cut | None = None
     _next: deque[Cut] = field(default_factory=deque[Cut])
-    _counted: _Pair | None = None
-    _pairs: list[_Pair] = field(default_factory=list["_Pair"])
+    _counted: Pair | None = None
+    _pairs: list[Pair] = field(default_factory=list["Pair"])
 
     def plan(self, *cuts: Cut, now: Cut | None = None) -> None:
         """Cut the present connection by `now`, counted from here, and those to come by `cuts`."""
@@ -98,7 +125,7 @@ class Cutter:
         for each in (near, far):
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections += 1
-        pair = (_End("daemon", near), _End("peer", far))
+        pair = (End("daemon", near), End("peer", far))
         self._pairs.append(pair)
         self._counted = pair
         self._arm(self._next.popleft() if self._next else None)
@@ -106,7 +133,7 @@ class Cutter:
         loop.add_reader(near, self._carry, pair, pair[0], pair[1])
         loop.add_reader(far, self._carry, pair, pair[1], pair[0])
 
-    def _carry(self, pair: _Pair, source: _End, sink: _End) -> None:
+    def _carry(self, pair: Pair, source: End, sink: End) -> None:
         try:
             data = source.socket.recv(CHUNK)
         except BlockingIOError:
@@ -120,14 +147,11 @@ class Cutter:
         elif not source.deaf:
             self._pass_on(pair, source, sink, data)
 
-    def _pass_on(self, pair: _Pair, source: _End, sink: _End, data: bytes) -> None:
+    def _pass_on(self, pair: Pair, source: End, sink: End, data: bytes) -> None:
         is_counted = pair is self._counted
         cut = self._armed if is_counted else None
         room = len(data) if cut is None or cut.towards != sink.side else cut.after - self.carried[sink.side]
-        with contextlib.suppress(OSError):
-            # a session fits into the buffers of the kernel many times over
-            if data[:room]:
-                sink.socket.sendall(data[:room])
+        sink.send(data[:room])
         if is_counted:
             self.carried[sink.side] += min(room, len(data))
         if cut is not None and room < len(data):
@@ -136,29 +160,28 @@ class Cutter:
             self._cut(pair, source, sink, cut.kind)
             self.changed()
 
-    def _cut(self, pair: _Pair, source: _End, sink: _End, kind: Kind) -> None:
+    def _cut(self, pair: Pair, source: End, sink: End, kind: Kind) -> None:
         if kind == "rst":
             self._end(pair, reset=True)
         else:
             source.deaf = True
-            with contextlib.suppress(OSError):
-                sink.socket.shutdown(socket.SHUT_WR)
+            sink.send_eof()
 
-    def _hear_the_end(self, pair: _Pair, source: _End, sink: _End) -> None:
+    def _hear_the_end(self, pair: Pair, source: End, sink: End) -> None:
         asyncio.get_running_loop().remove_reader(source.socket)
         source.said_all = True
         if sink.said_all or source.deaf or sink.deaf:
             self._end(pair)
             return
-        with contextlib.suppress(OSError):
-            sink.socket.shutdown(socket.SHUT_WR)
+        sink.send_eof()
 
-    def _end(self, pair: _Pair, *, reset: bool = False) -> None:
+    def _end(self, pair: Pair, *, reset: bool = False) -> None:
         if pair not in self._pairs:
             return
         self._pairs.remove(pair)
         for end in pair:
             asyncio.get_running_loop().remove_reader(end.socket)
+            asyncio.get_running_loop().remove_writer(end.socket)
             if reset:
                 end.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             end.socket.close()
@@ -171,11 +194,10 @@ class Cutter:
 
 
 @contextmanager
-def cutter(target: tuple[str, int], changed: Callable[[], None] = lambda: None) -> Generator[Cutter]:
-    """Relay a free port of the same address to `target`, in the running loop."""
-    made = Cutter(target, changed)
+def cutter(made: Cutter) -> Generator[Cutter]:
+    """Relay a free port of the target's address, in the running loop."""
     loop = asyncio.get_running_loop()
-    with socket.create_server((target[0], 0), backlog=64) as listener:
+    with socket.create_server((made.target[0], 0), backlog=64) as listener:
         listener.setblocking(False)
         made.port = listener.getsockname()[1]
 
@@ -192,7 +214,7 @@ def cutter(target: tuple[str, int], changed: Callable[[], None] = lambda: None) 
 
 
 async def _relay(host: str, port: int) -> None:
-    with cutter((host, port)) as made:
+    with cutter(Cutter((host, port))) as made:
         sys.stdout.write(f"{made.port}\n")
         sys.stdout.flush()
         await anyio.sleep_forever()

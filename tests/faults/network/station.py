@@ -5,7 +5,7 @@ reconnect is skipped: each time the link draws how long it is, it is told to say
 """
 
 import shutil
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,13 @@ class Station:
 
 
 @asynccontextmanager
-async def station(folder: Path, *, tls: bool) -> AsyncGenerator[Station]:
+async def station(
+    folder: Path,
+    *,
+    tls: bool,
+    plane: ScriptedPlane | None = None,
+    relay: Callable[[tuple[str, int], Callable[[], None]], Cutter] = Cutter,
+) -> AsyncGenerator[Station]:
     """Let a daemon connect through a cutter, with a journal of its own; nothing of it is left behind."""
     folder.mkdir(parents=True)  # noqa: ASYNC240 - in memory
     files = certificate(folder, "plane") if tls else None
@@ -71,19 +77,22 @@ async def station(folder: Path, *, tls: bool) -> AsyncGenerator[Station]:
     (folder / "token").write_text(TOKEN + "\n")
     (folder / "token").chmod(0o600)
     try:
-        async with scripted_plane(tls=context) as plane, engine(folder, ScriptedProvider()) as rig:
-            plane.validates = False
-            with cutter(("127.0.0.1", port_of(plane)), plane.look_again) as made:
+        async with (
+            scripted_plane(tls=context, plane=plane) as served,
+            engine(folder, ScriptedProvider()) as rig,
+        ):
+            served.validates = False
+            with cutter(relay(("127.0.0.1", port_of(served)), served.look_again)) as made:
                 settings = LinkSettings(
                     url=f"{'wss' if tls else 'ws'}://127.0.0.1:{made.port}/driver",
                     token_file=folder / "token",
                     ca_file=None if files is None else files[0],
                     dead_after_s=DEAD_AFTER_S,
                 )
-                link = _link(settings, rig, plane)
+                link = _link(settings, rig, served)
                 async with anyio.create_task_group() as tasks:
                     await tasks.start(link.run)
-                    yield Station(plane=plane, cutter=made, rig=rig, link=link, folder=folder)
+                    yield Station(plane=served, cutter=made, rig=rig, link=link, folder=folder)
                     tasks.cancel_scope.cancel()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -28,7 +28,7 @@ async def echoing() -> AsyncGenerator[Cutter]:
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, echo)
-        with cutter(("127.0.0.1", listener.extra(SocketAttribute.local_port))) as made:
+        with cutter(Cutter(("127.0.0.1", listener.extra(SocketAttribute.local_port)))) as made:
             yield made
         tasks.cancel_scope.cancel()
 
