@@ -147,11 +147,17 @@ async def verdicts(stage: Stage) -> None:
     lost, vain = call("cmd-1", "shop/lost", n=1), call("cmd-2", "shop/vain", n=2)
     await stage.order(lost, vain)
     await stage.plane.answered()
-    word = {"actor": "ann", "note": "I looked"}
     await stage.order(
-        order("cmd-3", "operation.reconcile", operation_id=key_of(lost), effect="occurred", **word),
-        order("cmd-4", "operation.reconcile", operation_id=key_of(lost), effect="unknown", **word),
-        order("cmd-5", "operation.reconcile", operation_id=key_of(vain), effect="none", **word),
+        _truth_about(stage, lost),
+        order(
+            "cmd-3",
+            "operation.reconcile",
+            operation_id=key_of(lost),
+            effect="unknown",
+            actor="ann",
+            note="I forgot",
+        ),
+        _truth_about(stage, vain),
     )
     body = {"effect": "none", "note": "and I"}
     await stage.spoken(stage.made.post(f"/v1/operations/{key_of(vain)}/reconcile", body))

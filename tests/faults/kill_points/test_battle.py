@@ -1,0 +1,42 @@
+"""One battle, with a blow at a file, one at a boundary, and a mechanism taken away."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults import notifier
+from tests.faults.kill_points.battle import SECOND_CRASH, Weakness, fight, prepare
+from tests.faults.kill_points.blows import FileBlow, NamedBlow, parse
+from tests.faults.kill_points.scenes import BY_NAME
+from tests.faults.lane import DUPLICATE_EFFECTS
+from tests.system.zygote import Zygote
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(notifier.lacking() is not None, reason=str(notifier.lacking())),
+]
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    """The warm process that the lives are forked from."""
+    warm = Zygote()
+    yield warm
+    warm.close()
+
+
+async def test_a_killed_life_is_seen_and_its_weakness_too(zygote: Zygote) -> None:
+    """Both blows fire, and all holds; without the intent, the same kill makes an effect happen twice."""
+    ready = await prepare(zygote, BY_NAME["calls"])
+    assert ready.points.calls["pwrite64"] > 0
+    assert ready.points.boundaries["dispatch.answered"] == 3
+    blows = (NamedBlow(boundary="dispatch.answered", passing=1), FileBlow(call="pwrite64", number=2))
+    tally = await fight(zygote, ready, blows, strictly=True)
+    assert tally.broken == []
+    assert tally.fired == {"dispatch.answered": 1, "pwrite64": 1}
+    assert tally.reached[SECOND_CRASH] == 1
+    assert tally.lives == 3
+    weak = Weakness(patch="no_intent_commit", life=0)
+    assert (await fight(zygote, ready, [parse("dispatch.answered:1")], weakness=weak)).figures[
+        DUPLICATE_EFFECTS
+    ]
