@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from driver.config.models import Config, ControlTable
 from driver.config.providers import (
@@ -32,6 +32,10 @@ from driver.providers.protocol import LateResults, Provider
 from driver.providers.serving import NOBODY, Audience
 from store.retention import RetentionSettings
 from store.settings import JournalSettings
+
+if TYPE_CHECKING:
+    from driver.gateway.server import Gateway
+    from driver.gateway.sources import Sources
 
 TRACER_PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 """The environment variable that names a provider to the API of OpenTelemetry."""
@@ -109,6 +113,15 @@ def _provider(
             from driver.providers.command.provider import CommandProvider  # noqa: PLC0415 - see the module's docstring
 
             return CommandProvider(_command_settings(name, table, config))
+
+
+def gateway(config: Config, sources: "Sources") -> "Gateway | None":
+    """Return the gateway, not run yet; None where the configuration has none."""
+    if config.gateway is None:
+        return None
+    from driver.gateway.server import Gateway, GatewaySettings  # noqa: PLC0415 - see the module's docstring
+
+    return Gateway(sources, GatewaySettings(allow_self_approval=config.driver.allow_self_approval))
 
 
 def traces(config: Config, software: str) -> Traces:

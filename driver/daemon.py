@@ -13,22 +13,26 @@ while the daemon ran, and the restart reads what is true; 71 no room to copy a j
 import os
 import resource
 import signal
+import socket
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import anyio
 import anyio.abc
 import structlog
+from anyio.abc import TaskStatus
 
 from driver import assembly, faults, notify, orphans, triage, watchdog
 from driver import log as log_setup
 from driver.config.contracts import contracts
 from driver.config.models import Config
-from driver.core.answers import Requeueing, Submission
+from driver.core.answers import Answer, Requeueing, Submission
 from driver.core.attempts import Report
+from driver.core.contracts import Contract
+from driver.core.frames import CommandFrame
 from driver.core.groups import innermost
 from driver.core.unfencing import Unfenced, Unfencing
 from driver.engine.announcements import announce
@@ -40,26 +44,32 @@ from driver.engine.posture import Posture
 from driver.engine.pruning import prune
 from driver.engine.recovery import Recovered
 from driver.engine.supervision import outside
-from driver.engine.surroundings import Surroundings
+from driver.engine.surroundings import Surroundings, nobody_hears
 from driver.engine.terms import Terms
 from driver.faults import Boundary, Drill
 from driver.link.link import Link
 from driver.link.watermark import OwnWatermark
+from driver.local.peers import credentials
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
+from driver.local.sockets import listen
 from driver.local.sources import LinkFacts, StatusFacts
 from driver.metrics.exposition import Metrics, Moment
 from driver.providers.command.shim import kernel
 from driver.providers.command.spool import Spool
 from driver.providers.protocol import Provider
+from driver.providers.serving import NOBODY
 from store.errors import FolderUnusable, JournalFailed, NoRoomForGeneration
 from store.events import DriverStarted, DriverStopping
 from store.journal import Journal, open_journal
-from store.records import BootId, JsonObject, OperationId, OperationRecord, RunId, timestamp
+from store.records import BootId, JsonObject, OperationId, OperationRecord, Origin, RunId, timestamp
 from store.transaction import Transaction
 from store.view import View
 from supervisor.loop import Supervisor
 from supervisor.wall import Wall
+
+if TYPE_CHECKING:
+    from driver.gateway.server import Gateway
 
 EXIT_STOPPED: Final = 0
 EXIT_REFUSED: Final = 2
@@ -68,6 +78,8 @@ EXIT_JOURNAL_FAILED: Final = 70
 EXIT_NO_ROOM_FOR_COPY: Final = 71
 """EX_OSERR of sysexits.h: restarting does not help until there is room."""
 
+GATEWAY_MODE: Final = 0o660
+"""Of `gateway.sock`: agents of the group are let in."""
 HEALTH_S: Final = 10.0
 """A journal that has not committed for this long is not healthy: half of the watchdog's usual interval."""
 FLUSH_S: Final = 2.0
@@ -136,12 +148,16 @@ async def _serve(config: Config, drill: Drill, lines: log_setup.Lines) -> None:
             await Daemon(config, journal, boot_id, boundary, drill, lines).run(signals)
 
 
+def _uid_of(connection: socket.socket) -> int:
+    return credentials(connection).uid
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
 class Daemon:
-    """One process life. Implements `driver.local.sources.Sources`."""
+    """One process life. Implements `Sources` of `driver.local`, and of `driver.gateway`."""
 
     def __init__(
         self,
@@ -164,9 +180,12 @@ class Daemon:
             tombstone_days=int(config.journal.tombstone_days),
         )
         self.journal = journal
+        self._gateway = assembly.gateway(config, self)
         alone = config.control is None
         self._posture = Posture(fence=None, confirmed=alone, alone=alone)
-        self._providers: Mapping[str, Provider] = assembly.providers(config, self._late)
+        self._providers: Mapping[str, Provider] = assembly.providers(
+            config, self._late, NOBODY if self._gateway is None else self._gateway.waits
+        )
         self._terms = Terms(contracts(config), self._providers)
         around = Surroundings(
             journal=journal,
@@ -179,6 +198,7 @@ class Daemon:
             machine=machine(),
             boundary=boundary,
             traces=assembly.traces(config, self._identity.software),
+            answered=nobody_hears if self._gateway is None else self._gateway.waits.answered,
             lose=drill.lose,
         )
         self._engine = Engine(around)
@@ -233,17 +253,30 @@ class Daemon:
             tasks.start_soon(self._link.run)
         tasks.start_soon(self._supervisor.run)
         tasks.start_soon(prune, self.journal, assembly.retention(self._config))
+        if self._gateway is not None:
+            await tasks.start(self._serve_gateway, self._gateway)
         log.info(
             "ready",
             waiting=len(recovered.waiting),
             running=len(recovered.running),
             unknown=recovered.unknown,
             control=self._link is not None,
+            gateway=self._gateway is not None,
         )
         notify.notify(f"READY=1\nSTATUS={self._in_words()}")
         watched_s = watchdog.interval_s(os.environ, os.getpid())
         if watched_s is not None:
             tasks.start_soon(watchdog.watch, self.journal, watched_s, self._in_words)
+
+    async def _serve_gateway(self, gateway: "Gateway", *, task_status: TaskStatus[None]) -> None:
+        """Let agents in; from `task_status` on their calls can be taken."""
+        path = self._config.gateway_socket
+        listener = await anyio.to_thread.run_sync(listen, path, GATEWAY_MODE)
+        try:
+            await gateway.run(listener.socket, _uid_of, task_status=task_status)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(listener.close)
 
     async def _tidy_spool(self, recovered: Recovered) -> None:
         """Remove what a crash between a command's outcome and its clean-up has left."""
@@ -306,6 +339,30 @@ class Daemon:
     async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
         """Record and do a command that was given on this machine."""
         return await self._engine.local.submit(kind, run_id, data)
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        """All providers, for the gateway."""
+        return self._providers
+
+    @property
+    def scope(self) -> str:
+        """What operation ids are made within, for the gateway."""
+        return self._config.scope
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the daemon drains, for the gateway."""
+        return self._posture.draining
+
+    def contract(self, tool: str) -> Contract:
+        """Return what holds for a tool today, for the gateway."""
+        return self._terms.lookup(tool)
+
+    async def deliver(self, frame: CommandFrame) -> Answer:
+        """Take a call of an agent."""
+        (answer,) = await self._engine.intake.deliver([frame], Origin.GATEWAY)
+        return answer
 
     async def requeue(self, seq: int) -> Requeueing:
         """Report a dead letter again, for an operator on this machine."""

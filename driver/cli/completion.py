@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from driver.cli import doors
 from driver.cli.replies import Operation, Page, Run
-from driver.config.load import DEFAULT_PATH
+from driver.config.places import DEFAULT_PATH
 
 ANSWER_S: Final = 2.0
 """Nobody waits longer for a Tab."""

@@ -9,8 +9,9 @@ from shlex import quote
 
 from driver.cli.client import ANSWER_S, Door, LocalClient
 from driver.cli.options import CONFIG_VARIABLE
-from driver.config.load import DEFAULT_PATH, load
+from driver.config.load import load
 from driver.config.models import Config
+from driver.config.places import DEFAULT_PATH
 from driver.local.settings import LocalSettings
 from store.settings import JournalSettings
 

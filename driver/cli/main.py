@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "export": ("driver.cli.copies:export", "Every operation, as lines of JSON or a table."),
     "doctor": ("driver.cli.doctor:doctor", "Whether everything is well, as an exit code."),
     "metrics": ("driver.cli.metrics:metrics", "The daemon's metrics, as OpenMetrics."),
+    "mcp": ("driver.cli.mcp:mcp", "The gateway: an agent's one MCP server, over stdio."),
     "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
     "demo": ("driver.cli.demo:demo", "The whole story in one minute, on real processes."),
 }

@@ -1,6 +1,6 @@
 """Options that many commands have, each defined once.
 
-Part of `driver.cli`; imports click and `driver.config.load`.
+Part of `driver.cli`; imports click and `driver.config.places`.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from driver.config.load import DEFAULT_PATH
+from driver.config.places import DEFAULT_PATH
 
 CONFIG_VARIABLE: Final = "EFFECTD_CONFIG"
 """Names the configuration for every command that is not given one."""

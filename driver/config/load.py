@@ -21,7 +21,6 @@ from driver.config.models import Config
 from driver.config.rules import contradictions
 from driver.config.support import unsupported
 
-DEFAULT_PATH: Final = Path("/etc/effectd/effectd.toml")
 FILE_BYTES_MAX: Final = 1_048_576
 """Thousands of tools fit in this; a device that never ends does not."""
 DIGITS_MAX: Final = 4_300

@@ -28,8 +28,9 @@ from driver.config.fields import (
     WebSocketUrl,
     wanted,
 )
+from driver.config.places import RUNTIME_DIR, STATE_DIR
 from driver.config.providers import ProviderTable
-from driver.config.sockets import INSPECT_SOCKET, OPERATOR_SOCKET
+from driver.config.sockets import GATEWAY_SOCKET, INSPECT_SOCKET, OPERATOR_SOCKET
 from driver.config.table import Table
 from driver.core.fields import TEXT_MAX
 from driver.core.frames import FRAME_BYTES_MAX
@@ -47,8 +48,8 @@ class DriverTable(Table):
     """`[driver]`: who the daemon is, where its files are, and its limits."""
 
     id: Annotated[Text, AfterValidator(_fits_hello)] = Field(default_factory=socket.gethostname)
-    state_dir: FilePath = Path("/var/lib/effectd")
-    runtime_dir: FilePath = Path("/run/effectd")
+    state_dir: FilePath = STATE_DIR
+    runtime_dir: FilePath = RUNTIME_DIR
     max_inflight: Count = 64
     run_unsettled_max: Count = 64
     queue_max: Count = 1024
@@ -144,3 +145,8 @@ class Config(Table):
     def operator_socket(self) -> Path:
         """The local API for reading and writing."""
         return self.driver.runtime_dir / OPERATOR_SOCKET
+
+    @property
+    def gateway_socket(self) -> Path:
+        """Where relays of agents connect, if there is a gateway."""
+        return self.driver.runtime_dir / GATEWAY_SOCKET

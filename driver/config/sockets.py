@@ -10,5 +10,7 @@ INSPECT_SOCKET: Final = "inspect.sock"
 """For reads, open to the group."""
 OPERATOR_SOCKET: Final = "operator.sock"
 """For everything, open to the owner alone."""
+GATEWAY_SOCKET: Final = "gateway.sock"
+"""For agents' relays, open to the group; there only where there is a gateway."""
 SOCKET_PATH_BYTES_MAX: Final = 107
 """`sun_path` of Linux is 108 bytes with its final zero (unix(7))."""

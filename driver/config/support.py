@@ -6,10 +6,10 @@ something is built, its line goes.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar
 
 from driver.config.errors import Problem, TablePath
-from driver.config.models import Config, DriverTable
+from driver.config.models import Config
 from driver.config.table import Table, tables
 
 T = TypeVar("T", bound=Table)
@@ -25,17 +25,14 @@ class Feature(Generic[T]):
     instead: str
 
 
-FEATURES: Final = (
-    Feature(DriverTable, "allow_self_approval", lambda driver: driver.allow_self_approval, "false"),
-    Feature(Config, "gateway", lambda config: config.gateway is not None, "leave the table out"),
-)
+FEATURES: Final[tuple[Feature[Table], ...]] = ()
 
 
 def unsupported(config: Config) -> Iterator[Problem]:
     """Yield one problem for each use of what is not built; wrong keys are passed over."""
     for path, chain in tables(config):
         table = chain[-1]
-        for feature in cast("tuple[Feature[Table], ...]", FEATURES):
+        for feature in FEATURES:
             if isinstance(table, feature.table) and _uses(feature, table):
                 yield _refusal(feature, path, table)
 

@@ -1,0 +1,210 @@
+"""Beside a call that waits: its progress, that it waits for a person, and the question to one in the client.
+
+Part of `driver.gateway`; imports the SDK's server side, `driver.core` and its siblings.
+
+A client that offers elicitation can be asked there, in the way of its era: by a request of ours in the older
+one, by a result that wants input in the newer one. Whoever answers there speaks through the process that made
+the call. So nobody is asked unless `allow_self_approval` lets that uid decide.
+"""
+
+from collections import OrderedDict
+from typing import Any, Final, cast
+from uuid import uuid4
+
+import anyio
+import structlog
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from driver.core.commands import ApproveData
+from driver.gateway.limits import GatewayLimits
+from driver.gateway.outcomes import AskUser, Outcome
+from driver.gateway.runs import Speaker
+from driver.gateway.sources import Sources
+from driver.gateway.waiting import Wait
+from store.records import JsonObject
+
+SAID_MAX: Final = 64
+"""Words about progress that wait to be passed on; more than this are left out."""
+ISSUED_MAX: Final = 1_024
+"""Questions to users that wait for their answers."""
+QUESTION: Final = "approval"
+STEP: Final = 0.001
+"""Between two words of ours about a call that waits: progress has to grow."""
+
+Context = ServerRequestContext[Any, Any]
+
+log = structlog.stdlib.get_logger(__name__)
+
+_SCHEMA: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "enum": ["approve", "deny"], "title": "Decision"},
+        "reason": {"type": "string", "title": "Reason"},
+    },
+    "required": ["decision"],
+}
+
+
+class Approvals:
+    """Records what users decide in their clients, where they may."""
+
+    def __init__(self, sources: Sources, *, allowed: bool) -> None:
+        self._sources = sources
+        self.allowed: Final = allowed
+        self._issued: OrderedDict[str, tuple[Speaker, Wait, str]] = OrderedDict()
+
+    def question(self, speaker: Speaker, wait: Wait, approval_id: str) -> AskUser:
+        """Return the result that has a client of the newer era ask its user, and come again with the answer.
+
+        What it comes with counts for this call alone.
+        """
+        state = uuid4().hex
+        self._issued[state] = (speaker, wait, approval_id)
+        while len(self._issued) > ISSUED_MAX:
+            self._issued.popitem(last=False)
+        params: JsonObject = {"mode": "form", "message": about(wait), "requestedSchema": _SCHEMA}
+        requests: JsonObject = {QUESTION: {"method": "elicitation/create", "params": params}}
+        return AskUser(
+            result={"resultType": "input_required", "inputRequests": requests, "requestState": state}
+        )
+
+    async def take(self, params: JsonObject, label: str | None) -> None:
+        """Record the decision that comes with a call; one that nobody was asked for is nothing."""
+        state, responses = params.get("requestState"), params.get("inputResponses")
+        issued = self._issued.pop(state, None) if isinstance(state, str) else None
+        answer = responses.get(QUESTION) if isinstance(responses, dict) else None
+        if issued is None or not isinstance(answer, dict):
+            return
+        speaker, wait, approval_id = issued
+        content = answer.get("content")
+        await self.decide(
+            speaker, wait, approval_id, str(answer.get("action")), cast("JsonObject", content or {}), label
+        )
+
+    async def decide(
+        self,
+        speaker: Speaker,
+        wait: Wait,
+        approval_id: str,
+        action: str,
+        content: JsonObject,
+        label: str | None,
+    ) -> None:
+        """Record a user's decision as theirs; without one (the question was closed) nothing is decided."""
+        decision = _decision(action, content)
+        if decision is None:
+            return
+        reason = content.get("reason")
+        data: JsonObject = {
+            "operation_id": wait.operation_id,
+            "approval_id": approval_id,
+            "decision": decision,
+            "approver": f"user:{speaker.uid}",
+            "reason": reason[:500] if isinstance(reason, str) and reason else None,
+            "label": label,
+        }
+        await self._sources.submit(ApproveData.KIND, wait.run_id, data)
+
+
+def _decision(action: str, content: JsonObject) -> str | None:
+    match action, content.get("decision"):
+        case "accept", "approve":
+            return "grant"
+        case ("accept", "deny") | ("decline", _):
+            return "deny"
+        case _:
+            return None
+
+
+def about(wait: Wait) -> str:
+    """Return the question for a person."""
+    return (
+        f"May {wait.tool} be called now? It needs an approval (operation {wait.operation_id}, run "
+        f"{wait.run_id}). 'effectd show {wait.operation_id}' says with what."
+    )
+
+
+class Company:
+    """Keeps one client company while its call waits. Implements `driver.gateway.calls.Asker`."""
+
+    def __init__(self, ctx: Context, speaker: Speaker, approvals: Approvals, limits: GatewayLimits) -> None:
+        self._ctx = ctx
+        self._speaker = speaker
+        self._approvals = approvals
+        self._limits = limits
+        self._last = -1.0
+        self._send, self._receive = anyio.create_memory_object_stream[JsonObject](SAID_MAX)
+
+    @property
+    def follows(self) -> bool:
+        """See `Asker.follows`."""
+        meta = self._ctx.meta
+        return meta is not None and meta.get("progress_token", meta.get("progressToken")) is not None
+
+    def progressed(self, said: JsonObject) -> None:
+        """See `Asker.progressed`."""
+        try:
+            self._send.send_nowait(said)
+        except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            log.debug("progress_dropped")
+
+    async def meanwhile(self, wait: Wait) -> Outcome | None:
+        """See `Asker.meanwhile`."""
+        asked: str | None = None
+        async with self._send, self._receive, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pass_on)
+            while True:
+                if wait.approval_id is not None:
+                    await self._say(wait)
+                    if wait.approval_id != asked and self._may_ask:
+                        asked = wait.approval_id
+                        if self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                            tasks.cancel_scope.cancel()
+                            return self._approvals.question(self._speaker, wait, asked)
+                        tasks.start_soon(self._ask, wait, asked)
+                with anyio.move_on_after(self._limits.progress_s if wait.approval_id else None):
+                    await wait.news()
+
+    async def _pass_on(self) -> None:
+        async for said in self._receive:
+            progress, total, message = said.get("progress"), said.get("total"), said.get("message")
+            if isinstance(progress, int | float) and progress > self._last:
+                self._last = progress
+                await self._ctx.session.report_progress(
+                    progress,
+                    total if isinstance(total, int | float) else None,
+                    message if isinstance(message, str) else None,
+                )
+
+    async def _say(self, wait: Wait) -> None:
+        """Let the client know that a person is waited for, so that it goes on waiting, too."""
+        self._last = max(self._last, 0.0) + STEP
+        until = f", until {wait.expires_at}" if wait.expires_at else ""
+        message = f"awaiting_approval: {wait.tool} waits for a person's approval ({wait.operation_id}){until}"
+        await self._ctx.session.report_progress(self._last, None, message)
+
+    @property
+    def _may_ask(self) -> bool:
+        capabilities = self._ctx.session.client_capabilities
+        return self._approvals.allowed and capabilities is not None and capabilities.elicitation is not None
+
+    async def _ask(self, wait: Wait, approval_id: str) -> None:
+        try:
+            found = await self._ctx.session.elicit_form(
+                about(wait), cast("dict[str, Any]", _SCHEMA), related_request_id=self._ctx.request_id
+            )
+        except MCPError as error:
+            log.info("not_elicited", operation_id=wait.operation_id, error=str(error))
+            return
+        content = cast("JsonObject", dict(found.content or {}))
+        await self._approvals.decide(
+            self._speaker, wait, approval_id, found.action, content, client_name(self._ctx)
+        )
+
+
+def client_name(ctx: Context) -> str | None:
+    """Return what the client calls itself; None where it does not say."""
+    params = ctx.session.client_params
+    return None if params is None else params.client_info.name[:256] or None

@@ -1,0 +1,411 @@
+"""A call from its arrival to its answer: who asks, what it attaches to, and what is waited for.
+
+Part of `driver.gateway`; imports `driver.core`, `store` and its siblings.
+
+What is done for a call (the look at its twins, the delivery to the engine) is done in the gateway's own task
+group. Whoever asked may go away at any moment, and others may be attached. Only one who says that nobody
+wants it any more cancels it, and only where nobody else waits.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from driver.core.answers import Answer, Repeat, Reply
+from driver.core.commands import CancelData, ToolCallData
+from driver.core.contracts import Contract
+from driver.core.frames import CommandFrame
+from driver.core.identity import args_digest, operation_id, sha256
+from driver.core.requester import requested
+from driver.gateway.answers import Reading, result_of
+from driver.gateway.limits import GatewayLimits
+from driver.gateway.outcomes import Alike, AskUser, Ended, NotTaken, Outcome, Retired, Running
+from driver.gateway.runs import Claims, Speaker
+from driver.gateway.sources import Sources
+from driver.gateway.twins import DELIVERED, attached, undelivered
+from driver.gateway.waiting import Wait, Waits, Watch, data_of, ended
+from driver.providers.serving import Asking
+from store.errors import QueueFull
+from store.events import ApprovalDecided, CommandRefused, OperationNotExecuted, OperationSucceeded
+from store.records import (
+    CommandId,
+    Digest,
+    JsonObject,
+    OperationId,
+    OperationRecord,
+    RunId,
+    Timestamp,
+    moment,
+)
+from store.view import View
+
+NOTED_MAX: Final = 4_096
+"""Answers that were delivered, and whose note may not be in the journal yet."""
+
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A tool call as it came. `asked_at`: it was asked before, first then, and is asked about again."""
+
+    command_id: CommandId
+    speaker: Speaker
+    tool: str
+    """As commands name it."""
+    arguments: JsonObject
+    asked_at: datetime | None = None
+
+
+class Asker(Protocol):
+    """Whoever waits for an answer."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the progress of the call is of interest."""
+        ...
+
+    def progressed(self, said: JsonObject) -> None:
+        """Take what the provider says of its progress."""
+        ...
+
+    async def meanwhile(self, wait: Wait) -> Outcome | None:
+        """Be with a call that waits, until cancelled: say how it is, and ask where there is what to ask.
+
+        Returns an outcome where the call is to be answered with that, though it goes on.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """An answer, and the call that it is about: `command_id` is None where nothing was executed for it."""
+
+    result: JsonObject
+    command_id: CommandId | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the gateway did since its start, for whoever counts."""
+
+    calls: int = 0
+    attached: int = 0
+    refused: int = 0
+    replayed: int = 0
+    connections: int = 0
+
+
+@dataclass(slots=True)
+class _Noted:
+    """Commands whose delivery was noted, the newest last."""
+
+    found: OrderedDict[CommandId, None] = field(default_factory=OrderedDict[CommandId, None])
+
+    def __contains__(self, command_id: object) -> bool:
+        return command_id in self.found
+
+    def add(self, command_id: CommandId) -> None:
+        self.found[command_id] = None
+        while len(self.found) > NOTED_MAX:
+            self.found.popitem(last=False)
+
+
+class Calls:
+    """Makes calls for agents, one execution each, and answers once what came of them is committed."""
+
+    def __init__(self, sources: Sources, waits: Waits, limits: GatewayLimits, tasks: TaskGroup) -> None:
+        self._sources = sources
+        self._waits = waits
+        self._limits = limits
+        self._tasks = tasks
+        self._noted = _Noted()
+        self.claims = Claims()
+        self.tally = Tally()
+
+    async def answer(self, asked: Asked, asker: Asker, *, gone: Callable[[], bool]) -> Given:
+        """Return the answer to a call, once what it tells is committed.
+
+        Cancelled, it cancels the call, unless `gone()` says that the asker merely is not there any more, or
+        others wait for the same call.
+        """
+        self.tally.calls += 1
+        objection = self._objection(asked)
+        if objection is not None:
+            self.tally.refused += 1
+            return Given(result=await self._tell(objection, asked.tool))
+        if not self.claims.take(asked.speaker):
+            self.tally.refused += 1
+            return Given(result=await self._tell(_taken(asked.speaker), asked.tool))
+        try:
+            return await self._attend(self._wait_of(asked), asker, gone)
+        finally:
+            self.claims.give(asked.speaker)
+
+    def delivered(self, command_id: CommandId) -> None:
+        """Note, lazily, that the agent has the answer of a command: an equal call is a new one by then.
+
+        The note may be lost in a crash: an equal call is then refused once.
+        """
+        if command_id in self._noted:
+            return
+        self._noted.add(command_id)
+        try:
+            self._sources.journal.later(lambda tx: tx.note_delivery(command_id, DELIVERED))
+        except QueueFull:
+            log.warning("delivery_not_noted", command_id=command_id)
+
+    # ------------------------------------------------------------ before it is taken
+
+    def _objection(self, asked: Asked) -> NotTaken | None:
+        if self._waits.count >= self._limits.calls_max and self._waits.find(asked.command_id) is None:
+            message = f"{self._waits.count} calls wait for their answers already: wait for some of them."
+            return NotTaken(code="overloaded", message=message)
+        size = len(json.dumps(asked.arguments, separators=(",", ":"), ensure_ascii=False).encode())
+        if size > self._limits.arguments_bytes_max:
+            most = self._limits.arguments_bytes_max
+            message = (
+                f"The arguments have {size:,} bytes as JSON, and {most:,} are allowed: send less at once."
+            )
+            return NotTaken(code="oversize", message=message)
+        return None
+
+    def _wait_of(self, asked: Asked) -> Wait:
+        """Return the call that is asked for: one that waits already, or a new one, begun."""
+        digest = args_digest(asked.tool, asked.arguments, sha256)
+        run_id = asked.speaker.run_id
+        known = self._waits.find(asked.command_id)
+        if known is not None:
+            return known
+        equal = self._waits.equal(run_id, digest)
+        if equal is not None:
+            self.tally.attached += 1
+            return equal
+        wait = Wait(
+            command_id=asked.command_id,
+            operation_id=operation_id(self._sources.scope, run_id, asked.command_id),
+            run_id=run_id,
+            tool=asked.tool,
+            digest=digest,
+        )
+        self._waits.add(wait)
+        self._tasks.start_soon(self._begin, wait, asked)
+        return wait
+
+    async def _begin(self, wait: Wait, asked: Asked) -> None:
+        """Hand the call to the engine, unless an equal one stands for it."""
+        outcome = await self._stand_in(wait, asked) or _read(wait, await self._sources.deliver(_frame(asked)))
+        if outcome is not None:
+            self._waits.end(wait, outcome)
+
+    async def _stand_in(self, wait: Wait, asked: Asked) -> Outcome | None:
+        """Return what an equal call of before comes to for this one; None where it is to be made."""
+        contract = self._sources.contract(asked.tool)
+        if not contract.write or contract.identical == "allow":
+            return None
+        runs = (asked.speaker.run_id, *asked.speaker.resumes)
+        digests = self._digests(wait.digest, asked, contract)
+        return await self._sources.journal.read(lambda view: self._look(view, asked, runs, digests))
+
+    def _look(
+        self, view: View, asked: Asked, runs: tuple[RunId, ...], digests: tuple[Digest, ...]
+    ) -> Outcome | None:
+        if view.command(asked.command_id) is not None or view.tombstone(asked.command_id) is not None:
+            return None  # it was taken in another life of the daemon, and is answered from there
+        everywhere = tuple(dict.fromkeys((*runs, *view.resumed(asked.speaker.run_id))))
+        if asked.asked_at is not None:
+            before = attached(view, (asked.speaker.run_id,), digests, asked.asked_at)
+            if before is not None:
+                return _of_record(view, before)
+        twin = undelivered(view, everywhere, digests, self._noted)
+        if twin is None:
+            return None
+        return Alike(code="answer_undelivered", twin=twin.operation_id, undelivered=True)
+
+    def _digests(self, plain: Digest, asked: Asked, contract: Contract) -> tuple[Digest, ...]:
+        """The digests that equal arguments may have in the journal: a contract may withhold some of them."""
+        if contract.redact is None:
+            return (plain,)
+        return plain, args_digest(asked.tool, asked.arguments, self._sources.journal.key.digest)
+
+    # ------------------------------------------------------------ while it runs
+
+    async def _attend(self, wait: Wait, asker: Asker, gone: Callable[[], bool]) -> Given:
+        wait.askers += 1
+        watches: tuple[Watch, ...] = (asker.progressed,) if asker.follows else ()
+        wait.watches.extend(watches)
+        try:
+            outcome = wait.outcome or await self._outcome(wait, asker)
+        except anyio.get_cancelled_exc_class():
+            if wait.askers == 1 and not wait.over and not gone() and not self._sources.stopping:
+                self._tasks.start_soon(self._cancel, wait)
+            raise
+        finally:
+            wait.askers -= 1
+            for watch in watches:
+                wait.watches.remove(watch)
+        return await self._given(outcome, wait)
+
+    async def _outcome(self, wait: Wait, asker: Asker) -> Outcome:
+        """Wait for the outcome, with the asker beside it; no longer than there is something to wait for."""
+        if not asker.follows and self._sources.contract(wait.tool).approval == "none":
+            return await self._end_of(wait)
+        outcome: Outcome | None = None
+        async with anyio.create_task_group() as beside:
+
+            async def accompany() -> None:
+                nonlocal outcome
+                outcome = await asker.meanwhile(wait)
+                if outcome is not None:
+                    beside.cancel_scope.cancel()
+
+            beside.start_soon(accompany)
+            outcome = await self._end_of(wait)
+            beside.cancel_scope.cancel()
+        assert outcome is not None, "one of the two has ended it"
+        return outcome
+
+    async def _end_of(self, wait: Wait) -> Outcome:
+        budget_s = self._sources.contract(wait.tool).budget_s
+        began = anyio.current_time()
+        while wait.outcome is None:
+            latest = wait.expires_at if wait.approval_id else wait.deadline_at
+            ends = began + budget_s if latest is None else _loop_time(latest)
+            with anyio.move_on_at(ends + self._limits.patience_s) as patience:
+                await wait.news()
+            if patience.cancelled_caught:
+                return Running(operation_id=wait.operation_id, approval_id=wait.approval_id)
+        return wait.outcome
+
+    async def _cancel(self, wait: Wait) -> None:
+        """Let nobody do what nobody waits for; the outcome stays honest, and is committed."""
+        data: JsonObject = {"target_command_id": wait.command_id, "reason": "the agent cancelled the call"}
+        await self._sources.submit(CancelData.KIND, wait.run_id, data)
+
+    # ------------------------------------------------------------ once it is over
+
+    async def _given(self, outcome: Outcome, wait: Wait) -> Given:
+        if isinstance(outcome, Alike | NotTaken | Retired):
+            self.tally.refused += 1
+        if isinstance(outcome, Ended) and outcome.replayed:
+            self.tally.replayed += 1
+        result = await self._tell(outcome, wait.tool)
+        match outcome:
+            case Ended(kind=CommandRefused.KIND) | NotTaken() | Retired() | Running() | AskUser():
+                return Given(result=result)
+            case Alike(twin=twin, undelivered=True):
+                record = await self._sources.journal.read(lambda view: view.operation(twin))
+                return Given(result=result, command_id=None if record is None else record.command_id)
+            case Alike():
+                return Given(result=result)
+            case Ended():
+                return Given(result=result, command_id=wait.command_id)
+
+    async def _tell(self, outcome: Outcome, tool: str) -> JsonObject:
+        reading, outcome = await self._reading(outcome)
+        provider = self._sources.providers.get(tool.partition("/")[0])
+        return result_of(
+            outcome,
+            tool,
+            self._sources.contract(tool),
+            reading,
+            wire=isinstance(provider, Asking),
+            shown_max=self._limits.result_shown_bytes_max,
+        )
+
+    async def _reading(self, outcome: Outcome) -> tuple[Reading, Outcome]:
+        """Read of the journal what the answer needs beside the outcome."""
+        match outcome:
+            case Ended(kind=CommandRefused.KIND, data=data):
+                twin = data.get("twin_operation_id")
+                if isinstance(twin, str):
+                    alike = Alike(code=str(data["code"]), twin=OperationId(twin))
+                    return await self._read(alike.twin), alike
+                return Reading(None, None), outcome
+            case Alike(twin=twin):
+                return await self._read(twin), outcome
+            case Ended(kind=OperationSucceeded.KIND, report=report) if report is not None:
+                return Reading(None, None), outcome
+            case Ended(kind=OperationNotExecuted.KIND, decided=None) if (
+                outcome.data["reason"] == "approval_denied"
+            ):
+                decided = await self._sources.journal.read(lambda view: _decided(view, outcome.operation_id))
+                return Reading(None, None), replace(outcome, decided=decided)
+            case Ended(operation_id=wanted):
+                return await self._read(wanted), outcome
+            case _:
+                return Reading(None, None), outcome
+
+    async def _read(self, wanted: OperationId) -> Reading:
+        def read(view: View) -> Reading:
+            stored = view.result(wanted)
+            return Reading(view.operation(wanted), None if stored is None else json.loads(stored))
+
+        return await self._sources.journal.read(read)
+
+
+def _frame(asked: Asked) -> CommandFrame:
+    data: JsonObject = {"tool": asked.tool, "arguments": asked.arguments, **requested(asked.speaker.uid)}
+    if asked.speaker.resumes:
+        data["resumes"] = list(asked.speaker.resumes)
+    return CommandFrame(
+        command_id=asked.command_id, run_id=asked.speaker.run_id, kind=ToolCallData.KIND, data=data
+    )
+
+
+def _read(wait: Wait, answer: Answer) -> Outcome | None:
+    """Return what the engine said at once; None where the journal will say it."""
+    match answer:
+        case Reply(frame=frame):
+            said: JsonObject = json.loads(frame)
+            if said["type"] == "retired":
+                effect = said.get("effect")
+                return Retired(
+                    operation_id=wait.operation_id,
+                    kind=str(said["kind"]),
+                    effect=effect if isinstance(effect, str) else None,
+                )
+            return NotTaken(code=str(said["code"]), message=str(said["message"]))
+        case Repeat(events=events) if events and events[-1].terminal and events[-1].body is not None:
+            return ended(wait, events[-1], events[-1].body, replayed=True)
+        case _:
+            return None
+
+
+def _of_record(view: View, record: OperationRecord) -> Outcome:
+    """Return what a call of before came to, for one that was attached to it in another life of the daemon."""
+    command = view.command(record.command_id)
+    receipt = None if command is None or command.receipt_seq is None else view.event(command.receipt_seq)
+    if receipt is None or receipt.body is None:
+        return Alike(code="lookalike_unsettled", twin=record.operation_id)
+    return Ended(
+        operation_id=record.operation_id, kind=receipt.kind, data=data_of(receipt.body), replayed=True
+    )
+
+
+def _decided(view: View, wanted: OperationId) -> JsonObject | None:
+    found: JsonObject | None = None
+    for seq in view.operation_events(wanted):
+        event = view.event(seq)
+        if event is not None and event.kind == ApprovalDecided.KIND and event.body is not None:
+            found = data_of(event.body)
+    return found
+
+
+def _taken(speaker: Speaker) -> NotTaken:
+    message = (
+        f"Another gateway serves run {speaker.run_id} now, and two agents with one run would take each "
+        "other's calls for their own: give this one a run of its own (effectd mcp --run), or end the other."
+    )
+    return NotTaken(code="run_in_use", message=message)
+
+
+def _loop_time(stamp: Timestamp) -> float:
+    return anyio.current_time() + (moment(stamp) - datetime.now(UTC)).total_seconds()

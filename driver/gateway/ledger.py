@@ -1,0 +1,103 @@
+"""What a relay remembers of its client's requests until they are answered.
+
+Part of `driver.gateway`; imports its `wire` alone.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import uuid4
+
+from driver.gateway.wire import (
+    ASKED_AT,
+    COMMAND_ID,
+    COMMAND_PREFIX,
+    OURS,
+    PROTOCOL_VERSION,
+    Json,
+    Message,
+    member,
+)
+
+CALL: Final = "tools/call"
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One request that is not answered. `command_id` is a call's, the same whenever it is asked about."""
+
+    message: Message
+    command_id: str | None = None
+    sent: bool = False
+    """Whether the daemon may have got it."""
+    sent_at: float = 0.0
+    cancelled: Message | None = None
+    """The client's word that it does not want an answer any more, which the daemon has not got."""
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def id(self) -> Json:
+        """The client's own id for it."""
+        return self.message["id"]
+
+    @property
+    def method(self) -> str:
+        """What is asked for."""
+        return str(self.message["method"])
+
+    @property
+    def modern(self) -> bool:
+        """Whether the request is one of the newer era."""
+        return PROTOCOL_VERSION in member(member(self.message, "params"), "_meta")
+
+    def asked(self) -> Message:
+        """Return the message to send, and take note that it may have arrived: a second time says so."""
+        message = self.message
+        if self.command_id is not None and self.sent:
+            message = _with_meta(message, {COMMAND_ID: self.command_id, ASKED_AT: self.sent_at})
+        if not self.sent:
+            self.sent, self.sent_at = True, time.time()
+        return message
+
+
+class Ledger:
+    """All requests that are not answered, in their order."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(tuple(self._entries.values()))
+
+    def enter(self, message: Message) -> Entry:
+        """Remember a request; a call gets the random id under which it is known for good."""
+        entry = Entry(message)
+        if message["method"] == CALL:
+            entry.command_id = f"{COMMAND_PREFIX}{uuid4().hex}"
+            entry.message = _with_meta(message, {COMMAND_ID: entry.command_id})
+        self._entries[_key(message["id"])] = entry
+        return entry
+
+    def find(self, request_id: Json) -> Entry | None:
+        """Return the request of that id, if it is not answered."""
+        return self._entries.get(_key(request_id))
+
+    def settle(self, request_id: Json) -> Entry | None:
+        """Forget a request that is answered, or not wanted any more; return it, None without one."""
+        return self._entries.pop(_key(request_id), None)
+
+
+def _with_meta(message: Message, ours: Message) -> Message:
+    """The message with our own members in its `_meta`, and none of such a name from elsewhere."""
+    params = member(message, "params")
+    theirs = {name: value for name, value in member(params, "_meta").items() if not name.startswith(OURS)}
+    return {**message, "params": {**params, "_meta": {**theirs, **ours}}}
+
+
+def _key(request_id: Json) -> str:
+    """1 and "1" are one id: some peers send a number back as text."""
+    return str(request_id)

@@ -1,0 +1,72 @@
+"""What a call came to, as the gateway's parts hand it to each other.
+
+Part of `driver.gateway`; imports `driver.core` and the store's values.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from driver.core.attempts import Report
+from store.records import JsonObject, OperationId, Timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The journal has its last word: the kind and the data of the receipt, committed.
+
+    `report` is what was seen of the end, as it came; None where that is not in memory. `replayed`: the word
+    was there before this was asked.
+    """
+
+    operation_id: OperationId
+    kind: str
+    data: JsonObject
+    report: Report | None = None
+    decided: JsonObject | None = None
+    """The decision about the newest request for approval."""
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotTaken:
+    """Nothing was executed, and nothing will be: `code` is a stable word, `message` says what to do."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """Nothing was executed, because of an equal call: `twin`; `undelivered` where nobody heard its answer."""
+
+    code: str
+    twin: OperationId
+    undelivered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retired:
+    """It was executed so long ago that only its end is known."""
+
+    operation_id: OperationId | None
+    kind: str
+    effect: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """It goes on, and is not waited for any longer."""
+
+    operation_id: OperationId
+    approval_id: str | None = None
+    expires_at: Timestamp | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskUser:
+    """It waits for an approval, and the client is to ask its user: `result` says so in MCP's words."""
+
+    result: JsonObject
+
+
+Outcome: TypeAlias = Ended | NotTaken | Alike | Retired | Running | AskUser

@@ -1,0 +1,49 @@
+"""Who speaks, for which run, and that only one does at a time.
+
+Part of `driver.gateway`; imports the store's values.
+"""
+
+from dataclasses import dataclass, field
+
+from store.records import RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """Whoever is at the other end. `holder` is the same for all connections of one relay or session."""
+
+    holder: str
+    run_id: RunId
+    resumes: tuple[RunId, ...] = ()
+    uid: int
+    """Of the process behind the calls."""
+    relayed: bool
+    """Whether a relay speaks, which mints command ids, and says what was delivered."""
+
+
+class Claims:
+    """Which holder has which run. A run that two agents share unknowingly is nobody's history."""
+
+    def __init__(self) -> None:
+        self._held: dict[RunId, _Claim] = {}
+
+    def take(self, speaker: Speaker) -> bool:
+        """Take the run once more for this speaker; False where another one has it."""
+        claim = self._held.setdefault(speaker.run_id, _Claim(speaker.holder))
+        if claim.holder != speaker.holder:
+            return False
+        claim.count += 1
+        return True
+
+    def give(self, speaker: Speaker) -> None:
+        """Give back what was taken once."""
+        claim = self._held[speaker.run_id]
+        claim.count -= 1
+        if claim.count == 0:
+            del self._held[speaker.run_id]
+
+
+@dataclass(slots=True)
+class _Claim:
+    holder: str
+    count: int = field(default=0)

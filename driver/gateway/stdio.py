@@ -1,0 +1,54 @@
+"""The agent's end of the relay: its standard input and output, be they pipes, sockets, files or a terminal.
+
+Part of `driver.gateway`; imports anyio alone.
+"""
+
+import os
+import select
+import stat
+from typing import Final
+
+import anyio
+
+PIECE: Final = 4_096
+"""What a pipe that is writable takes at once without blocking (PIPE_BUF of pipe(7))."""
+
+
+class Input:
+    """Bytes from a file descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        """Return some bytes. Raises `anyio.EndOfStream` at the end."""
+        if self._waits:
+            await anyio.wait_readable(self._fd)
+        data = os.read(self._fd, max_bytes)
+        if not data:
+            raise anyio.EndOfStream
+        return data
+
+
+class Output:
+    """Bytes to a file descriptor; whole messages, one after the other."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)
+        self._lock = anyio.Lock()
+
+    async def send(self, data: bytes) -> None:
+        """Write all of it. Raises `OSError` where nobody reads any more. Never blocks the loop."""
+        async with self._lock:
+            rest = memoryview(data)
+            while rest:
+                if self._waits and not _takes(self._fd):
+                    await anyio.wait_writable(self._fd)
+                rest = rest[os.write(self._fd, rest[:PIECE]) :]
+
+
+def _takes(fd: int) -> bool:
+    """Whether a piece can be written now."""
+    return bool(select.select((), (fd,), (), 0)[1])

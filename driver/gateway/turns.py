@@ -1,0 +1,32 @@
+"""One request of a client, as the gateway's parts see it, whatever it came over.
+
+Part of `driver.gateway`; imports its siblings.
+"""
+
+from typing import Protocol
+
+from driver.gateway.runs import Speaker
+from store.records import CommandId
+
+
+class Turn(Protocol):
+    """Who asks, and what becomes of the answer."""
+
+    @property
+    def key(self) -> str:
+        """Names the session of the client, as long as it has one."""
+        ...
+
+    @property
+    def speaker(self) -> Speaker:
+        """Who asks, and for which run."""
+        ...
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody is there any more: then nobody has cancelled anything either."""
+        ...
+
+    def answers(self, asked: CommandId, given: CommandId) -> None:
+        """Take note that the answer is about command `given`, to a call that came as `asked`."""
+        ...
