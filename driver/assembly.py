@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from driver.config.models import Config, ControlTable
+from driver.config.models import Config, ControlTable, GatewayTable
 from driver.config.providers import (
     CommandProviderTable,
     CommandToolTable,
@@ -24,9 +24,12 @@ from driver.core.contracts import parse_key_carrier
 from driver.core.frames import FRAME_BYTES_MAX
 from driver.engine.posture import Limits
 from driver.engine.traces import UNTRACED, Traces
+from driver.link.errors import TokenUnusable
 from driver.link.settings import LinkSettings
+from driver.link.token import read_token
 from driver.providers.command.settings import CommandSettings, Program
-from driver.providers.http.settings import Endpoint, HttpSettings
+from driver.providers.http.settings import Endpoint
+from driver.providers.http.settings import HttpSettings as HttpProviderSettings
 from driver.providers.mcp.settings import HttpServer, McpSettings, StdioServer
 from driver.providers.protocol import LateResults, Provider
 from driver.providers.serving import NOBODY, Audience
@@ -34,11 +37,21 @@ from store.retention import RetentionSettings
 from store.settings import JournalSettings
 
 if TYPE_CHECKING:
+    from driver.gateway.http import HttpSettings
     from driver.gateway.server import Gateway
     from driver.gateway.sources import Sources
 
 TRACER_PROVIDER: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 """The environment variable that names a provider to the API of OpenTelemetry."""
+
+
+class GatewayTokenUnusable(Exception):
+    """There is no token that clients of the gateway could show."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"gateway.token_file {path} {reason}: write a token into it, on one line, mode 0600")
 
 
 def journal_settings(config: Config) -> JournalSettings:
@@ -121,7 +134,28 @@ def gateway(config: Config, sources: "Sources") -> "Gateway | None":
         return None
     from driver.gateway.server import Gateway, GatewaySettings  # noqa: PLC0415 - see the module's docstring
 
-    return Gateway(sources, GatewaySettings(allow_self_approval=config.driver.allow_self_approval))
+    settings = GatewaySettings(
+        allow_self_approval=config.driver.allow_self_approval, http=_http_gateway(config.gateway)
+    )
+    return Gateway(sources, settings)
+
+
+def _http_gateway(table: GatewayTable) -> "HttpSettings | None":
+    if not table.listen:
+        return None
+    from driver.gateway.http import HttpSettings as Listening  # noqa: PLC0415 - see the module's docstring
+
+    host, _, port = table.listen.rpartition(":")
+    token_file = table.token_file
+    assert token_file is not None, "the configuration requires it beside listen"
+
+    async def read() -> str:
+        try:
+            return (await read_token(token_file)).value
+        except TokenUnusable as error:
+            raise GatewayTokenUnusable(token_file, error.reason) from error
+
+    return Listening(host=host.strip("[]"), port=int(port), read_token=read)
 
 
 def traces(config: Config, software: str) -> Traces:
@@ -178,8 +212,8 @@ def _program(tool: CommandToolTable) -> Program:
     )
 
 
-def _http_settings(name: str, table: HttpProviderTable) -> HttpSettings:
-    return HttpSettings(
+def _http_settings(name: str, table: HttpProviderTable) -> HttpProviderSettings:
+    return HttpProviderSettings(
         name=name,
         base_url=table.base_url,
         endpoints={tool: _endpoint(declared) for tool, declared in table.tools.items()},

@@ -8,9 +8,8 @@ wants it any more cancels it, and only where nobody else waits.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -26,14 +25,20 @@ from driver.core.identity import args_digest, operation_id, sha256
 from driver.core.requester import requested
 from driver.gateway.answers import Reading, result_of
 from driver.gateway.limits import GatewayLimits
-from driver.gateway.outcomes import Alike, AskUser, Ended, NotTaken, Outcome, Retired, Running
+from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
 from driver.gateway.runs import Claims, Speaker
 from driver.gateway.sources import Sources
-from driver.gateway.twins import DELIVERED, attached, undelivered
+from driver.gateway.twins import DELIVERED, Deliveries, attached, undelivered
 from driver.gateway.waiting import Wait, Waits, Watch, data_of, ended
 from driver.providers.serving import Asking
 from store.errors import QueueFull
-from store.events import ApprovalDecided, CommandRefused, OperationNotExecuted, OperationSucceeded
+from store.events import (
+    ApprovalDecided,
+    CommandRefused,
+    OperationFailed,
+    OperationNotExecuted,
+    OperationSucceeded,
+)
 from store.records import (
     CommandId,
     Digest,
@@ -46,8 +51,10 @@ from store.records import (
 )
 from store.view import View
 
-NOTED_MAX: Final = 4_096
-"""Answers that were delivered, and whose note may not be in the journal yet."""
+UNDELIVERED: Final = "answer_undelivered"
+"""Why an equal call is refused whose answer nobody has heard."""
+TOLD: Final = frozenset({OperationSucceeded.KIND, OperationFailed.KIND})
+"""Ends that an agent would call again after, had it not heard of them."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -85,11 +92,20 @@ class Asker(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The call that an answer is about."""
+
+    command_id: CommandId
+    run_id: RunId
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """An answer, and the call that it is about: `command_id` is None where nothing was executed for it."""
+    """An answer, and the call that it is about; None where it is about none that was executed."""
 
     result: JsonObject
-    command_id: CommandId | None = None
+    about: Delivered | None = None
 
 
 @dataclass(slots=True)
@@ -103,21 +119,6 @@ class Tally:
     connections: int = 0
 
 
-@dataclass(slots=True)
-class _Noted:
-    """Commands whose delivery was noted, the newest last."""
-
-    found: OrderedDict[CommandId, None] = field(default_factory=OrderedDict[CommandId, None])
-
-    def __contains__(self, command_id: object) -> bool:
-        return command_id in self.found
-
-    def add(self, command_id: CommandId) -> None:
-        self.found[command_id] = None
-        while len(self.found) > NOTED_MAX:
-            self.found.popitem(last=False)
-
-
 class Calls:
     """Makes calls for agents, one execution each, and answers once what came of them is committed."""
 
@@ -126,7 +127,8 @@ class Calls:
         self._waits = waits
         self._limits = limits
         self._tasks = tasks
-        self._noted = _Noted()
+        waits.on_end = self._remember
+        self._deliveries = Deliveries()
         self.claims = Claims()
         self.tally = Tally()
 
@@ -149,14 +151,14 @@ class Calls:
         finally:
             self.claims.give(asked.speaker)
 
-    def delivered(self, command_id: CommandId) -> None:
-        """Note, lazily, that the agent has the answer of a command: an equal call is a new one by then.
+    def delivered(self, given: Delivered) -> None:
+        """Note, lazily, that the agent has an answer: an equal call is a new one from then on.
 
         The note may be lost in a crash: an equal call is then refused once.
         """
-        if command_id in self._noted:
+        command_id = given.command_id
+        if not self._deliveries.heard(command_id, given.run_id, given.digest):
             return
-        self._noted.add(command_id)
         try:
             self._sources.journal.later(lambda tx: tx.note_delivery(command_id, DELIVERED))
         except QueueFull:
@@ -205,29 +207,45 @@ class Calls:
         if outcome is not None:
             self._waits.end(wait, outcome)
 
+    def _remember(self, wait: Wait) -> None:
+        """Have an equal write refused until somebody has heard the answer of this one."""
+        contract, outcome = self._sources.contract(wait.tool), wait.outcome
+        told = isinstance(outcome, Ended) and outcome.kind in TOLD and outcome.data.get("effect") != "none"
+        if told and contract.write and contract.identical != "allow":
+            self._deliveries.answered(wait.run_id, wait.digest, wait.command_id, wait.operation_id)
+
     async def _stand_in(self, wait: Wait, asked: Asked) -> Outcome | None:
         """Return what an equal call of before comes to for this one; None where it is to be made."""
-        contract = self._sources.contract(asked.tool)
+        contract, speaker = self._sources.contract(asked.tool), asked.speaker
         if not contract.write or contract.identical == "allow":
             return None
-        runs = (asked.speaker.run_id, *asked.speaker.resumes)
+        if self._deliveries.knows(speaker.run_id) and not speaker.resumes and asked.asked_at is None:
+            twin = self._deliveries.unheard(speaker.run_id, wait.digest)
+            return None if twin is None else Alike(code=UNDELIVERED, twin=twin, undelivered=True)
+        runs = (speaker.run_id, *speaker.resumes)
         digests = self._digests(wait.digest, asked, contract)
-        return await self._sources.journal.read(lambda view: self._look(view, asked, runs, digests))
+        found, is_new = await self._sources.journal.read(lambda view: self._look(view, asked, runs, digests))
+        if is_new:
+            self._deliveries.begin(speaker.run_id)
+        return found
 
     def _look(
         self, view: View, asked: Asked, runs: tuple[RunId, ...], digests: tuple[Digest, ...]
-    ) -> Outcome | None:
+    ) -> tuple[Outcome | None, bool]:
+        """Return what stands for the call, and whether its run is a new one. In the journal's thread."""
+        if view.run(asked.speaker.run_id) is None:
+            return None, not asked.speaker.resumes
         if view.command(asked.command_id) is not None or view.tombstone(asked.command_id) is not None:
-            return None  # it was taken in another life of the daemon, and is answered from there
+            return None, False  # it was taken in another life of the daemon, and is answered from there
         everywhere = tuple(dict.fromkeys((*runs, *view.resumed(asked.speaker.run_id))))
         if asked.asked_at is not None:
             before = attached(view, (asked.speaker.run_id,), digests, asked.asked_at)
             if before is not None:
-                return _of_record(view, before)
-        twin = undelivered(view, everywhere, digests, self._noted)
+                return _of_record(view, before), False
+        twin = undelivered(view, everywhere, digests, self._deliveries)
         if twin is None:
-            return None
-        return Alike(code="answer_undelivered", twin=twin.operation_id, undelivered=True)
+            return None, False
+        return Alike(code=UNDELIVERED, twin=twin.operation_id, undelivered=True), False
 
     def _digests(self, plain: Digest, asked: Asked, contract: Contract) -> tuple[Digest, ...]:
         """The digests that equal arguments may have in the journal: a contract may withhold some of them."""
@@ -298,15 +316,17 @@ class Calls:
             self.tally.replayed += 1
         result = await self._tell(outcome, wait.tool)
         match outcome:
-            case Ended(kind=CommandRefused.KIND) | NotTaken() | Retired() | Running() | AskUser():
-                return Given(result=result)
             case Alike(twin=twin, undelivered=True):
                 record = await self._sources.journal.read(lambda view: view.operation(twin))
-                return Given(result=result, command_id=None if record is None else record.command_id)
-            case Alike():
-                return Given(result=result)
-            case Ended():
-                return Given(result=result, command_id=wait.command_id)
+                command_id = None if record is None else record.command_id
+            case Ended(kind=kind) if kind != CommandRefused.KIND:
+                command_id = wait.command_id
+            case _:
+                command_id = None
+        if command_id is None:
+            return Given(result=result)
+        about = Delivered(command_id=command_id, run_id=wait.run_id, digest=wait.digest)
+        return Given(result=result, about=about)
 
     async def _tell(self, outcome: Outcome, tool: str) -> JsonObject:
         reading, outcome = await self._reading(outcome)

@@ -188,8 +188,8 @@ class Front:
         )
         company = Company(ctx, turn.speaker, self._approvals, self._limits)
         given = await self._calls.answer(asked, company, gone=lambda: turn.gone)
-        if given.command_id is not None:
-            turn.answers(command_id, given.command_id)
+        if given.about is not None:
+            turn.answers(command_id, given.about)
         return given.result
 
     def _unknown(self, name: str) -> JsonObject:

@@ -4,6 +4,7 @@ Part of `driver.gateway`; imports the SDK's server side and its siblings. Import
 second and of the memory: import it only where there is a gateway.
 """
 
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from driver.gateway.approvals import Approvals
 from driver.gateway.calls import Calls, Tally
 from driver.gateway.catalogue import Catalogue
 from driver.gateway.front import Context, Front
+from driver.gateway.http import Http, HttpSettings, turn_of
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.own import OwnTools
 from driver.gateway.passing import Passing
@@ -33,6 +35,7 @@ class GatewaySettings:
     """What the gateway needs to know."""
 
     allow_self_approval: bool = False
+    http: HttpSettings | None = None
     limits: GatewayLimits = field(default_factory=GatewayLimits)
 
 
@@ -80,6 +83,10 @@ class Gateway:
                 tasks.start_soon(self._catalogue.watch)
                 sockets = Sockets(front, calls, limits, peer_uid)
                 tasks.start_soon(sockets.serve, await SocketListener.from_socket(listener))
+                if self._settings.http is not None:
+                    http = Http(front, calls, limits, self._settings.http, os.geteuid())
+                    await tasks.start(http.serve)
+                    log.info("gateway_listening", address=self._settings.http.address)
                 task_status.started()
         finally:
             end()
@@ -95,5 +102,4 @@ class Gateway:
 
 def _turn_of(ctx: Context) -> Turn:
     session = ctx.lifespan_context
-    assert isinstance(session, Session), "every connection to the socket has one"
-    return session
+    return session if isinstance(session, Session) else turn_of(ctx)

@@ -19,7 +19,7 @@ from mcp_types import CONNECTION_CLOSED, JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from driver.core.identity import is_id
-from driver.gateway.calls import Calls
+from driver.gateway.calls import Calls, Delivered
 from driver.gateway.front import Front
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.lines import Lines, LineTooLong
@@ -131,14 +131,14 @@ class Session:
         self._calls = calls
         self._limits = limits
         self._sending = anyio.Lock()
-        self._given: dict[CommandId, CommandId] = {}
+        self._given: dict[CommandId, Delivered] = {}
         self.speaker: Final = speaker
         self.key: Final = f"relay:{speaker.holder}:{id(self)}"
         self.gone = False
 
-    def answers(self, asked: CommandId, given: CommandId) -> None:
+    def answers(self, asked: CommandId, about: Delivered) -> None:
         """See `Turn.answers`."""
-        self._given[asked] = given
+        self._given[asked] = about
         while len(self._given) > ALIASES_MAX:
             self._given.pop(next(iter(self._given)))
 

@@ -5,6 +5,7 @@ Part of `driver.gateway`; imports its siblings.
 
 from typing import Protocol
 
+from driver.gateway.calls import Delivered
 from driver.gateway.runs import Speaker
 from store.records import CommandId
 
@@ -27,6 +28,6 @@ class Turn(Protocol):
         """Whether nobody is there any more: then nobody has cancelled anything either."""
         ...
 
-    def answers(self, asked: CommandId, given: CommandId) -> None:
-        """Take note that the answer is about command `given`, to a call that came as `asked`."""
+    def answers(self, asked: CommandId, about: Delivered) -> None:
+        """Take note of what the answer is about, to a call that came as `asked`."""
         ...

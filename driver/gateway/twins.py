@@ -3,18 +3,72 @@
 Part of `driver.gateway`; imports `driver.core` and `store`. Both read the journal, in its thread.
 """
 
+from collections import OrderedDict
 from collections.abc import Container, Sequence
 from datetime import datetime
 from typing import Final
 
 from store.lifecycle import State
-from store.records import CommandId, Digest, OperationRecord, Origin, RunId, moment
+from store.records import CommandId, Digest, OperationId, OperationRecord, Origin, RunId, moment
 from store.view import View
 
 DELIVERED: Final = "answered"
 """The word beside a command whose answer its agent has."""
+NOTED_MAX: Final = 4_096
+"""Answers that were delivered, and whose note may not be in the journal yet; and those that were not."""
+RUNS_MAX: Final = 1_024
+"""Runs of which all is in memory."""
 
 _TELLS: Final = frozenset({State.SUCCEEDED, State.FAILED})
+
+
+class Deliveries:
+    """Which answers were delivered in this process life, and which were not.
+
+    Of a run that began in it this is all there is to know, and the journal need not be asked at each call.
+    """
+
+    def __init__(self) -> None:
+        self._noted: OrderedDict[CommandId, None] = OrderedDict()
+        self._unheard: OrderedDict[tuple[RunId, Digest], tuple[CommandId, OperationId]] = OrderedDict()
+        self._whole: OrderedDict[RunId, None] = OrderedDict()
+
+    def __contains__(self, command_id: object) -> bool:
+        """Whether an answer was delivered."""
+        return command_id in self._noted
+
+    def begin(self, run_id: RunId) -> None:
+        """Take note that a run begins now: nothing of it is in the journal."""
+        self._whole[run_id] = None
+        if len(self._whole) > RUNS_MAX:
+            self._whole.popitem(last=False)
+
+    def knows(self, run_id: RunId) -> bool:
+        """Whether everything about the run is in memory."""
+        return run_id in self._whole
+
+    def answered(self, run_id: RunId, digest: Digest, command_id: CommandId, operation: OperationId) -> None:
+        """Take note of a write that has its answer, which nobody has heard yet."""
+        self._unheard[run_id, digest] = (command_id, operation)
+        while len(self._unheard) > NOTED_MAX:
+            (forgotten, _), _ = self._unheard.popitem(last=False)
+            self._whole.pop(forgotten, None)
+
+    def heard(self, command_id: CommandId, run_id: RunId, digest: Digest) -> bool:
+        """Take note that an answer was delivered. Returns whether that is news."""
+        if self._unheard.get((run_id, digest), (None, None))[0] == command_id:
+            del self._unheard[run_id, digest]
+        if command_id in self._noted:
+            return False
+        self._noted[command_id] = None
+        if len(self._noted) > NOTED_MAX:
+            self._noted.popitem(last=False)
+        return True
+
+    def unheard(self, run_id: RunId, digest: Digest) -> OperationId | None:
+        """Return the equal write whose answer nobody has heard, as far as memory goes."""
+        found = self._unheard.get((run_id, digest))
+        return None if found is None else found[1]
 
 
 def undelivered(

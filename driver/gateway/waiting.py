@@ -81,6 +81,8 @@ class Waits:
         self._by_command: dict[CommandId, Wait] = {}
         self._by_operation: dict[OperationId, Wait] = {}
         self._by_call: dict[tuple[RunId, Digest], Wait] = {}
+        self.on_end: Callable[[Wait], None] = _ignore
+        """Called when one has its outcome, before an equal call can be taken for another one."""
 
     @property
     def count(self) -> int:
@@ -108,6 +110,7 @@ class Waits:
         if self._by_call.get((wait.run_id, wait.digest)) is wait:
             del self._by_call[wait.run_id, wait.digest]
         wait.end(outcome)
+        self.on_end(wait)
 
     # ------------------------------------------------------------ what they hear
 
@@ -158,6 +161,11 @@ class Waits:
             case _:
                 wait.deadline_at = Timestamp(str(data["deadline_at"]))
         wait.tell()
+
+
+def _ignore(wait: Wait) -> None:
+    """Where nobody keeps account of what has ended."""
+    del wait
 
 
 def ended(wait: Wait, event: StoredEvent, body: bytes, *, replayed: bool = False) -> Ended:
