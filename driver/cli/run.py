@@ -16,6 +16,7 @@ from driver.cli.failures import Misconfigured
 from driver.cli.options import config_option
 from driver.config.load import load
 from driver.faults import FaultError
+from driver.gateway.errors import GatewayError
 from driver.local.errors import SocketError
 from store.errors import OpenRefused
 
@@ -33,6 +34,6 @@ def run(ctx: click.Context, config_file: Path) -> None:
     config = load(config_file)
     try:
         code = daemon.main(config)
-    except (OpenRefused, SocketError, FaultError) as error:
+    except (OpenRefused, SocketError, GatewayError, FaultError) as error:
         raise Misconfigured(error) from error
     ctx.exit(code)

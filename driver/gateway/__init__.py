@@ -33,21 +33,25 @@ refused with the state and the result of its twin, as it is while the twin runs 
 
     relay      `effectd mcp`: lines, reconnection, ids       ledger    its unanswered requests
     offline    what it says itself, without a daemon         wire      what it and the daemon agree on
-    stdio      the agent's end of it
+    stdio      the agent's end of it                         lines     lines with a bound
+    instructions  what a model is told first
 
     server     the parts, run together                       sources   what the daemon gives it
-    front      MCP requests to what answers them             sdk       the SDK's server, its eras and streams
-    sockets    gateway.sock: one session for each relay      http      Streamable HTTP, behind a gate
+    front      MCP requests, to what answers them            turns     one request, whatever it came over
+    sockets    gateway.sock: one session for each relay      http      Streamable HTTP, behind a token
     catalogue  the tools of all providers, by name           names     what they are called
     passing    resources and prompts, for reading            own       `effectd__…`: tools of our own
     calls      a call from its arrival to its answer         waiting   those that wait, and what they hear
     twins      equal calls that were made before             runs      who may speak for a run
-    answers    outcomes as tool results                      words     what a model is told
-    approvals  asking a person, in the client too            limits    every bound
+    outcomes   what a call came to                           answers   outcomes as tool results
+    words      what a model is told                          limits    every bound
+    approvals  asking a person, in the client too            errors    what keeps it from starting
 
 What is raised between these modules:
 
-    GatewayError
-     ├── NotServed       relay    there is no gateway to speak to, and why
-     └── TokenUnusable   http     the file with the token cannot be read, or has none
+    GatewayError         errors   the gateway cannot do what the configuration asks for: no start
+     └── AddressUnusable errors   nobody can listen at the configured address
+    NotServed            relay    the daemon does not serve this relay, which goes on looking for one that does
+    ClientGone           relay    the agent reads no more: the relay ends
+    LineTooLong          lines    a message is above its bound
 """
