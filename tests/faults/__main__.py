@@ -57,12 +57,28 @@ LANES: Final = (
         needs=(notifier.lacking,),
     ),
     Lane(
+        name="soak",
+        module="tests.faults.soak",
+        what="daemons under load whose processes, connections and planes die: nothing may grow",
+        points="calls",
+        normal=Box(seconds=120, points=1_000_000),
+        full=Box(seconds=2_700, points=10_000_000),
+    ),
+    Lane(
         name="network",
         module="tests.faults.network",
         what="a connection cut at every byte, by RST and FIN, both ways, with TLS and without; partitions",
         points="cuts and partitions",
         normal=Box(seconds=110, points=9_000),
         full=Box(seconds=1_200, points=100_000),
+    ),
+    Lane(
+        name="hostile peers",
+        module="tests.faults.hostile",
+        what="frames, handshakes, planes, servers and callers that nobody should believe",
+        points="inputs",
+        normal=Box(seconds=90, points=100_000),
+        full=Box(seconds=1_500, points=5_000_000),
     ),
 )
 BY_NAME: Final = {lane.name: lane for lane in LANES}

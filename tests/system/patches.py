@@ -227,6 +227,17 @@ def traced() -> None:
     trace.set_tracer_provider(provider)
 
 
+def leaks_a_descriptor() -> None:
+    """Keep a descriptor of each operation that is begun."""
+    original = Dispatcher._hold
+
+    async def hold(self: Dispatcher, running: Running) -> Any:  # noqa: ANN401 - whatever the original says
+        os.dup(2)
+        return await original(self, running)
+
+    Dispatcher._hold = hold  # type: ignore[method-assign]
+
+
 def asks_about_calls() -> None:
     """Have the kernel ask whoever listens on a socket about each file call (`tests.faults.notifier`).
 
@@ -268,6 +279,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             no_burials,
             traced,
             a_backup_goes_on,
+            leaks_a_descriptor,
             asks_about_calls,
         )
     }

@@ -1,0 +1,52 @@
+"""What grows is seen, what does not is not; and a soak of a moment runs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults.soak.gauge import Sample, descendants, measure
+from tests.faults.soak.trend import SAMPLES_MIN, SLACKS, growing, thirds
+
+
+def looks(**growth: float) -> list[Sample]:
+    """Return 60 looks at figures that begin at 100 and grow by so much each time."""
+    return [
+        Sample(**{name: round(100 + number * more) for name, more in growth.items()}) for number in range(60)
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(SLACKS))
+def test_what_does_not_grow_is_flat(name: str) -> None:
+    """Neither is a figure that shrinks, nor one odd look."""
+    assert growing(looks(**{name: 0})) == []
+    assert growing(looks(**{name: -1})) == []
+    odd = looks(**{name: 0})
+    odd[50] = Sample(**{name: 10**9})
+    assert growing(odd) == []
+
+
+@pytest.mark.parametrize("name", sorted(SLACKS))
+def test_what_grows_with_each_round_is_not(name: str) -> None:
+    """Ten descriptors a round, or half a megabyte, are seen within a minute."""
+    (found,) = growing(looks(**{name: 10 if not name.endswith("_kb") else 512}))
+    assert found.startswith(f"{name} grew from")
+
+
+def test_too_few_looks_say_nothing() -> None:
+    """The lane then has not reached what it is meant to."""
+    assert thirds(looks(descriptors=10)[: SAMPLES_MIN - 1]) == {}
+
+
+def test_a_process_is_measured(tmp_path: Path) -> None:
+    """Its own figures, and those of two folders."""
+    (tmp_path / "state" / "spool" / "op-1").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "state" / "journal.db").write_bytes(b"x" * 4_096)
+    (tmp_path / "state" / "journal.db-wal").write_bytes(b"x" * 2_048)
+    found = measure(os.getpid(), tmp_path / "state", tmp_path / "run")
+    assert (found.journal_kb, found.wal_kb, found.records, found.files) == (4, 2, 1, 3)
+    assert found.descriptors > 2
+    assert found.threads >= 1
+    assert found.memory_kb > 1_000
+    assert found.processes == sum(1 for _ in descendants(os.getpid()))
