@@ -1,4 +1,4 @@
-"""Play worlds alone: `python -m tests.faults.simulation WORLD …` prints the trace of each, and what it broke."""
+"""Play worlds alone: `python -m tests.faults.simulation WORLD …` prints the trace of each, and what broke."""
 
 import sys
 

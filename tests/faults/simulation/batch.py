@@ -32,8 +32,10 @@ from tests.faults.simulation.life import BASE, counting
 from tests.faults.simulation.loop import PROCESS, VirtualLoop, order_scopes
 from tests.faults.simulation.world import Outcome, play
 
-MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+MEMORY: Final = Path("/dev/shm")
 RESERVE_BYTES: Final = 65_536
+CONTROL_WORLDS_MAX: Final = 1_000
+CONTROL_CHUNK: Final = 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,8 +57,9 @@ class Tally:
         self.lives += outcome.lives
         self.steps += outcome.steps
         self.virtual_s += outcome.virtual_s
-        self.fired.update(outcome.truth.fired)
-        self.reached.update(outcome.truth.reached)
+        fired, reached = outcome.truth.counts()
+        self.fired.update(fired)
+        self.reached.update(reached)
         self.broken += [f"world {outcome.seed}: {text}" for text in outcome.truth.broken]
         self.traces[outcome.seed] = outcome.trace
 
@@ -115,7 +118,8 @@ _LOGGED: Final[list[str]] = []
 
 def _overhear(_logger: Any, _method: str, event: Any) -> Any:  # noqa: ANN401 - structlog's own types
     """Nobody reads the log; what was caught and logged there as a surprise is a bug all the same."""
-    if event.get("exc_info") and event["event"] != "provider_failed":
+    # without a loop it is the world's end that is heard, and no daemon
+    if asyncio._get_running_loop() and event.get("exc_info") and event["event"] != "provider_failed":
         _LOGGED.append(f"{event['event']}: {sys.exc_info()[1]!r}")
     raise structlog.DropEvent
 
@@ -176,6 +180,15 @@ def play_many(seeds: Sequence[int], control: str | None = None, deep_every: int 
     return tally
 
 
+def play_control(control: str, first: int) -> Tally:
+    """Take a mechanism away, and play the worlds from `first` on until one of them notices. In a worker."""
+    tally = Tally()
+    while not tally.broken and tally.worlds < CONTROL_WORLDS_MAX:
+        begin = first + tally.worlds
+        tally.merge(play_many(range(begin, begin + CONTROL_CHUNK), control))
+    return tally
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print the trace of each seed: for another process to compare with, or for a person."""
     with in_memory() as folder:
@@ -190,7 +203,3 @@ def _print_traces(folder: Path, arguments: Sequence[str]) -> None:
     for text in tally.broken:
         sys.stdout.write(f"BROKEN {text}\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

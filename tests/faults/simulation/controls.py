@@ -6,13 +6,12 @@ Only for a process that plays worlds and does nothing else.
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-
 from driver.core.answers import Repeat
 from driver.core.commands import ToolCallData
-from driver.engine import recovery
 from driver.engine.assignments import load
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
@@ -28,18 +27,18 @@ from tests.system.patches import lost_is_not_executed, told_before_commit
 @contextmanager
 def swapped(owner: Any, name: str, value: object) -> Generator[None]:  # noqa: ANN401 - a class or a module
     """Let an attribute be another one while the block lasts."""
-    original = vars(owner)[name]
+    attributes: dict[str, object] = dict(vars(owner))
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, original)
+        setattr(owner, name, attributes[name])
 
 
 @contextmanager
 def kept(owner: Any, *names: str) -> Generator[None]:  # noqa: ANN401 - likewise
     """Put attributes back after the block, whoever changed them."""
-    originals = {name: vars(owner)[name] for name in names}
+    originals: dict[str, object] = {name: vars(owner)[name] for name in names}
     try:
         yield
     finally:
@@ -119,7 +118,7 @@ def unconfirmed() -> Generator[None]:
 @contextmanager
 def lost_is_none() -> Generator[None]:
     """Say of a call whose outcome died with its process that it never happened."""
-    with kept(recovery, "lost"):
+    with kept(import_module("driver.engine.recovery"), "lost"):
         lost_is_not_executed()
         yield
 
@@ -129,16 +128,12 @@ def any_retry() -> Generator[None]:
     """Let rule R allow everything."""
     with ExitStack() as stack:
         for name in ("driver.core.retry", "driver.core.revival"):
-            stack.enter_context(swapped(_module(name), "permit", _allow))
+            stack.enter_context(swapped(import_module(name), "permit", _allow))
         yield
 
 
 def _allow(case: object, at: datetime) -> None:
     del case, at
-
-
-def _module(name: str) -> Any:  # noqa: ANN401 - whatever it holds
-    return __import__(name, fromlist=["permit"])
 
 
 CONTROLS: Final[Mapping[str, Callable[[], Any]]] = MappingProxyType(

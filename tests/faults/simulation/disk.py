@@ -1,4 +1,4 @@
-"""The thread that owns the journal's connection, and all other threads, without any: their work takes virtual time.
+"""The thread that owns the journal's connection, and all others, without a thread: work takes virtual time.
 
 A job is done for real either when it is handed in, or when its time is over, as the seed says. A process that
 is killed in between has done it, or has not: so a commit may be on the disk though nobody heard of it.
@@ -8,6 +8,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Generator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -16,7 +17,6 @@ import anyio
 import anyio.to_thread
 from anyio import CancelScope
 
-from store import opening
 from store.connection import JournalConnection, connect
 from tests.faults.simulation.loop import PROCESS, Process
 
@@ -55,7 +55,7 @@ class Disk:
 def _attempt(job: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     try:
         return job(), None
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - whoever waits is told
         return None, error
 
 
@@ -111,9 +111,7 @@ def _connect(path: Path) -> Connection:
     return Connection(made._connector, iter_chunk_size=64)
 
 
-async def _run_sync(
-    function: Callable[..., T], *args: Any, abandon_on_cancel: bool = False, **_named: Any
-) -> T:
+async def _run_sync(function: Callable[..., T], *args: object, abandon_on_cancel: bool = False) -> T:
     with CancelScope(shield=not abandon_on_cancel):
         return await living().disk.do(partial(function, *args))
     raise AssertionError
@@ -121,5 +119,7 @@ async def _run_sync(
 
 def replace_threads() -> None:
     """Let no thread be started in this process from now on."""
+    opening: Any = import_module("store.opening")
     opening.connect = _connect
-    anyio.to_thread.run_sync = _run_sync
+    threads: Any = anyio.to_thread
+    threads.run_sync = _run_sync

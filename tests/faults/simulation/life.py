@@ -1,23 +1,25 @@
 """One process life of the daemon, composed of the real parts as `driver.daemon` composes them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 
 from driver.core.attempts import Report, ToolCall
 from driver.core.retry import MachineClock
+from driver.core.unfencing import Unfenced
 from driver.engine.announcements import announce
 from driver.engine.desk import Identity
 from driver.engine.dispatcher import CANCEL_DRAIN_S
 from driver.engine.engine import Engine
+from driver.engine.fences import ROLLBACKS
 from driver.engine.posture import Limits, Posture
 from driver.engine.supervision import outside
 from driver.engine.surroundings import Surroundings
@@ -94,7 +96,9 @@ class Bold:
             Word(entry.operation_id, self._rng.choice((Effect.NONE, Effect.OCCURRED)), "a guess")
             for entry in wall.entries
         )
-        answer = Answer(needs_attention=False, summary="guessed", causes=(), remedies=(), lesson="", words=words)
+        answer = Answer(
+            needs_attention=False, summary="guessed", causes=(), remedies=(), lesson="", words=words
+        )
         return Judged(answer, "answered")
 
 
@@ -114,18 +118,39 @@ class Life(Caller):
         """Stopped by itself."""
         self.journal: Journal | None = None
         self.engine: Engine | None = None
+        self.posture = Posture(fence=None, confirmed=False)
+        self.link: Link | None = None
         self.ready = False
 
     def start(self) -> None:
         """Begin to live."""
+        self._spawn(self._run())
+
+    def _spawn(self, step: Coroutine[Any, Any, None]) -> None:
+        """Run something as the process; the loop keeps it."""
         loop = asyncio.get_running_loop()
-        loop.create_task(self._run(), context=self.context)
+        loop.create_task(step, context=self.context)  # noqa: RUF006 - see the docstring
 
     async def ask(self, question: Callable[[Journal], Awaitable[T]]) -> T:
         """Ask the journal something, as the process would."""
         assert self.journal is not None, "it was opened"
         loop = asyncio.get_running_loop()
         return await loop.create_task(_asked(question, self.journal), context=self.context)
+
+    def unfence(self) -> None:
+        """An operator on this machine lifts the fence."""
+        self._spawn(self._lift())
+
+    async def _lift(self) -> None:
+        fence = self.posture.fence
+        assert self.engine is not None, "an operator waits until it is ready"
+        assert self.link is not None, "likewise"
+        if fence is not None:
+            found = await self.engine.fences.lift(
+                accept_rollback=fence.reason in ROLLBACKS, actor="operator:1"
+            )
+            if isinstance(found, Unfenced):
+                self.link.renew()
 
     # ------------------------------------------------------------ what the tools and the network see
 
@@ -136,6 +161,7 @@ class Life(Caller):
             call.attempt,
             approval=CONTRACTS[call.tool].approval == "required",
             confirmed=self.confirmed,
+            held=CONTRACTS[call.tool].held_s > 0,
         )
 
     def late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
@@ -159,7 +185,7 @@ class Life(Caller):
     async def _run(self) -> None:
         try:
             await self._serve()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the daemon has fallen over
             if not self.alive:
                 return
             self.around.truth.blame("the daemon fell over", f"{error!r} {_inside(error)}")
@@ -167,7 +193,9 @@ class Life(Caller):
 
     async def _serve(self) -> None:
         folder = self.around.folder
-        settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run", reserve_bytes=65_536)
+        settings = JournalSettings(
+            state_dir=folder / "state", runtime_dir=folder / "run", reserve_bytes=65_536
+        )
         async with open_journal(
             settings, clock=self.around.clocks.wall, new_id=self.around.ids, boundary=self._pass
         ) as journal:
@@ -181,7 +209,7 @@ class Life(Caller):
 
     async def _live(self, journal: Journal) -> None:
         around = self.around
-        posture = Posture(fence=None, confirmed=False)
+        posture = self.posture
         provider = ToolProvider(around.tools, self)
         surroundings = Surroundings(
             journal=journal,
@@ -197,9 +225,13 @@ class Life(Caller):
         )
         self.engine = engine = Engine(surroundings)
         identity = Identity(
-            driver_id="sbx-1", boot_id=BootId(around.ids()), software="effectd/0", inflight_max=3, tombstone_days=1
+            driver_id="sbx-1",
+            boot_id=BootId(around.ids()),
+            software="effectd/0",
+            inflight_max=3,
+            tombstone_days=1,
         )
-        link = Link(
+        self.link = link = Link(
             settings=LinkSettings(
                 url="ws://plane", token_file=around.folder.parent / "token", dead_after_s=DEAD_AFTER_S
             ),
@@ -252,10 +284,16 @@ async def records(journal: Journal) -> tuple[OperationRecord, ...]:
     return page.items
 
 
+async def dead_letters(journal: Journal) -> int:
+    """Return how many events were refused for good."""
+    return await journal.read(lambda view: view.parked())
+
+
 def _inside(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for item in error.exceptions for leaf in _inside(item)]
-    return [error]
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    parts = cast("BaseExceptionGroup[BaseException]", error).exceptions
+    return [leaf for part in parts for leaf in _inside(part)]
 
 
 def counting() -> Callable[[], str]:

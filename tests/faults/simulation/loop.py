@@ -53,7 +53,13 @@ class Task(asyncio.Task[Any]):
 
     _numbers = count()
 
-    def __init__(self, coro: Coroutine[Any, Any, Any], *, loop: asyncio.AbstractEventLoop, **named: Any) -> None:
+    def __init__(
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        **named: Any,  # noqa: ANN401 - asyncio's
+    ) -> None:
         self.number = next(Task._numbers)
         super().__init__(coro, loop=loop, **named)
 
@@ -63,6 +69,10 @@ class Task(asyncio.Task[Any]):
     def __repr__(self) -> str:
         return f"<task {self.number}>"
 
+    def forget(self) -> None:
+        """Let nobody complain that it never ended."""
+        setattr(self, "_log_destroy_pending", False)  # noqa: B010 - it has no type
+
 
 class Scope(backend.CancelScope):
     """Likewise, a cancel scope."""
@@ -70,9 +80,9 @@ class Scope(backend.CancelScope):
     __slots__ = ("number",)
     _numbers = count()
 
-    def __init__(self, deadline: float = math.inf, shield: bool = False) -> None:  # noqa: FBT001, FBT002 - anyio's
+    def __init__(self, *, deadline: float = math.inf, shield: bool = False) -> None:
         self.number = next(Scope._numbers)
-        super().__init__(deadline, shield)
+        super().__init__(deadline=deadline, shield=shield)
 
     def __hash__(self) -> int:
         return self.number
@@ -80,7 +90,8 @@ class Scope(backend.CancelScope):
 
 def order_scopes() -> None:
     """Let anyio make scopes of our kind in this process from now on."""
-    backend.CancelScope = Scope  # type: ignore[misc]
+    anyios: Any = backend
+    anyios.CancelScope = Scope
 
 
 def begin_numbering() -> None:
@@ -94,6 +105,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        # what the base class fills, and has no types for
+        self._handles = cast("deque[Handle]", vars(self)["_ready"])
+        self._timers = cast("list[TimerHandle]", vars(self)["_scheduled"])
         self._now = 0.0
         self.steps = 0
         self.unhandled: list[str] = []
@@ -112,8 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """Run everything that is ready now, or let time pass until something is."""
-        ready = cast("deque[Handle]", self._ready)  # type: ignore[attr-defined]
-        scheduled = cast("list[TimerHandle]", self._scheduled)  # type: ignore[attr-defined]
+        ready, scheduled = self._handles, self._timers
         if not ready:
             self._let_time_pass(ready, scheduled)
         for _ in range(len(ready)):
@@ -153,26 +166,31 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return
         raise Deadlock(f"at {self._now:.3f} s")
 
-    def _make_task(self, _loop: asyncio.AbstractEventLoop, coro: Any, **named: Any) -> Task:
-        """Make a task that lives as long as the world: nobody collects what a dead process has left behind."""
+    def _make_task(
+        self,
+        _loop: asyncio.AbstractEventLoop,
+        coro: Any,  # noqa: ANN401 - asyncio's
+        **named: Any,  # noqa: ANN401 - likewise
+    ) -> Task:
+        """Make a task that lives as long as the world: nobody collects what a dead process has left."""
         task = Task(coro, loop=self, **named)
         self._tasks.append(task)
         return task
 
-    def _asyncgen_firstiter_hook(self, agen: Any) -> None:
+    def _asyncgen_firstiter_hook(self, agen: object) -> None:
         """What a dead process has left behind is not ended politely."""
 
-    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+    def _asyncgen_finalizer_hook(self, agen: object) -> None:
         """Likewise."""
 
     def abandon(self) -> None:
         """End the world: what was still waiting is unwound, and whatever it says to that is not heard."""
         for task in self._tasks:
             if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                task.forget()
                 with suppress(BaseException):
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
         self._tasks.clear()
-        self._ready.clear()  # type: ignore[attr-defined]
-        self._scheduled.clear()  # type: ignore[attr-defined]
+        self._handles.clear()
+        self._timers.clear()
         self.close()

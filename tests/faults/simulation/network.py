@@ -15,6 +15,7 @@ from websockets.frames import Close
 
 from driver.core.frames import SUBPROTOCOL
 from driver.link.errors import PlaneRefused, PlaneUnreachable
+from driver.link.link import Dial
 from driver.link.settings import LinkSettings
 from driver.link.token import Token
 from tests.faults.simulation.loop import Process
@@ -37,7 +38,7 @@ class Far(Protocol):
         """Somebody has connected."""
         ...
 
-    def received(self, wire: "Wire", frame: bytes) -> None:
+    def received(self, wire: "Wire", data: bytes) -> None:
         """A frame has arrived."""
         ...
 
@@ -90,7 +91,7 @@ class Network:
 
 
 class Wire:
-    """One connection: the daemon's end is a `driver.link.socket.Socket`, the plane's are `tell` and `hang_up`."""
+    """One connection: the daemon's end is a `driver.link.socket.Socket`."""
 
     def __init__(self, network: Network, process: Process) -> None:
         self._network = network
@@ -219,7 +220,7 @@ class Wire:
             self._reader.set_result(None)
 
 
-def dialling(network: Network, process: Process):  # type: ignore[no-untyped-def]  # noqa: ANN201
+def dialling(network: Network, process: Process) -> Dial:
     """Return what a link dials with."""
 
     async def dial(settings: LinkSettings, token: Token, user_agent: str) -> Wire:

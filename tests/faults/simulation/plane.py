@@ -38,7 +38,7 @@ class Plane:
         self._context = context
         self._wire: Wire | None = None
         self._welcomed = False
-        self._journal_id = ""
+        self.journal_id = ""
         self._position = 0
         """How far this connection has sent the stream."""
         self._busy_until = 0.0
@@ -50,7 +50,6 @@ class Plane:
         self.first_bytes: dict[tuple[str, int], bytes] = {}
         self.orders: dict[str, Order] = {}
         self.on_event: Callable[[Json], None] = lambda _event: None
-        self.parked: set[tuple[str, int]] = set()
         self._storing = False
         self._lives = 1
         self.store_s = rng.choice((0.0, 0.01, 0.5, 4.0))
@@ -58,8 +57,7 @@ class Plane:
         self.repeats = rng.choice((0.0, 0.2, 0.6))
         self.window = rng.choice((1, 2, 8, 256))
         self.nacks = rng.choice((0.0, 0.0, 0.05))
-        self.forked_ok = False
-        """Whether journals may come back from a snapshot: then the same seq may be other bytes, until stored."""
+        self.poison = rng.choice((0.0, 0.0, 0.0, 0.03))
 
     # ------------------------------------------------------------ commands
 
@@ -74,7 +72,7 @@ class Plane:
 
     def has_everything(self, last_seq: int) -> bool:
         """Whether the stream is stored to its end."""
-        return self._welcomed and self.stored[self._journal_id] >= last_seq
+        return self._welcomed and self.stored[self.journal_id] >= last_seq
 
     def _deliver_soon(self, command_id: str, after_s: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
@@ -89,8 +87,8 @@ class Plane:
         if wire is None or wire is not self._wire or not self._welcomed:
             return
         order = self.orders[command_id]
-        if self._journal_id not in order.delivered_to:
-            order.delivered_to.append(self._journal_id)
+        if self.journal_id not in order.delivered_to:
+            order.delivered_to.append(self.journal_id)
         else:
             self._truth.reached["redelivery"] += 1
         frame = {**order.frame, "type": "command", "delivered_to": order.delivered_to}
@@ -123,7 +121,7 @@ class Plane:
             case "event":
                 self._take(data, frame)
             case "gap":
-                history = self.histories[self._journal_id]
+                history = self.histories[self.journal_id]
                 self._position = history.skip(frame, position=self._position)
                 self._store_soon()
             case "refused":
@@ -136,7 +134,7 @@ class Plane:
 
     def _greet(self, hello: Json) -> None:
         assert self._wire is not None, "whoever is greeted is connected"
-        self._journal_id = journal_id = hello["journal_id"]
+        self.journal_id = journal_id = hello["journal_id"]
         history = self.histories.setdefault(journal_id, History(journal_id))
         stored = self.stored.setdefault(journal_id, 0)
         self._position = stored
@@ -155,15 +153,12 @@ class Plane:
 
     def _take(self, data: bytes, event: Json) -> None:
         journal_id, seq = event["journal_id"], int(event["seq"])
-        if journal_id != self._journal_id:
-            self._truth.blame("I6", f"an event of {journal_id} in the stream of {self._journal_id}")
+        if journal_id != self.journal_id:
+            self._truth.blame("I6", f"an event of {journal_id} in the stream of {self.journal_id}")
             return
         history = self.histories[journal_id]
-        if not self.forked_ok and self.first_bytes.setdefault((journal_id, seq), data) != data:
+        if self.first_bytes.setdefault((journal_id, seq), data) != data:
             self._truth.blame("I4", f"event {seq} came as {data!r}, and before as other bytes")
-        if self.forked_ok and seq <= history.last_seq and history.frames[seq - 1] != data:
-            self._nack(seq, "conflict")
-            return
         now = asyncio.get_running_loop().time()
         if seq > self._position + 1 and self._busy_until:
             return
@@ -172,7 +167,13 @@ class Plane:
             if seq > self.stored[journal_id] and self._rng.random() < self.nacks:
                 self._be_busy(seq, now)
                 return
+        fresh = seq == history.last_seq + 1
         self._position = history.take(data, event, position=self._position)
+        if fresh and self._rng.random() < self.poison:
+            # that it was refused is stored before the daemon is told so: it does not come again
+            self._store(self._lives)
+            self._nack(seq, "invalid")
+            self._truth.fired["nack, invalid"] += 1
         self.on_event(event)
         self._store_soon()
 
@@ -222,13 +223,15 @@ class Plane:
     def _ack(self) -> None:
         if self._wire is not None and self._welcomed and self.is_up:
             # no further than this connection's stream has come
-            seq = min(self.stored[self._journal_id], self._position)
+            seq = min(self.stored[self.journal_id], self._position)
             self._wire.tell(json.dumps({"type": "ack", "seq": seq}).encode())
 
     def _settle(self, event: Json) -> None:
         order = self.orders.get(event["command_id"] or "")
         if order is not None and event["terminal"]:
             order.answered = True
+        if event["kind"] == "operation.started":
+            self._truth.held.add((event["operation_id"], event["data"]["attempt"]))
 
     def restart(self) -> None:
         """Die, and forget what was not stored."""

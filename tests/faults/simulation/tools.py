@@ -6,13 +6,14 @@ declares a horizon deduplicates for so long; a look finds what has happened.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from random import Random
+from types import MappingProxyType
 from typing import Final
 
 import anyio
-import anyio.lowlevel
 from anyio.abc import TaskStatus
 
 from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Report, Silence, ToolCall
@@ -20,7 +21,7 @@ from driver.core.contracts import Compensation, Contract, Contracts, MetaKey, Pr
 from driver.core.expressions import Expression
 from driver.core.templates import Template
 from driver.providers.protocol import Progress
-from store.records import JsonObject, OperationId
+from store.records import OperationId
 from tests.faults.simulation.disk import Machine
 from tests.faults.simulation.truth import Truth
 
@@ -51,34 +52,20 @@ CONTRACTS: Final[dict[str, Contract]] = {
     "safe": SAFE,
     "asked": replace(PLAIN, approval="required", approval_expires_s=60.0),
     "probed": replace(
-        PLAIN, probe=FINDING, compensate=Compensation(tool="undo", arguments=Template({"id": "=operation_id"}))
+        PLAIN,
+        probe=FINDING,
+        compensate=Compensation(tool="undo", arguments=Template({"id": "=operation_id"})),
     ),
     "proving": replace(PLAIN, error_means="none"),
     "unsettled": replace(PLAIN, error_means="unsettled"),
+    "held": replace(PLAIN, held_s=10.0),
     "once": replace(PLAIN, identical="once-per-run"),
     "undo": replace(PLAIN, error_means="none"),
     "read": replace(PLAIN, effect="read"),
     "find": replace(PLAIN, effect="read"),
 }
-WRITES: Final = ("plain", "safe", "asked", "probed", "proving", "unsettled", "once")
+WRITES: Final = ("plain", "safe", "asked", "probed", "proving", "unsettled", "once", "held")
 
-DEEDS: Final = (
-    "ok",
-    "slow",
-    "late",
-    "lands late",
-    "silent, done",
-    "silent",
-    "lost, done",
-    "lost",
-    "refused",
-    "error",
-    "error, done",
-    "busy",
-    "raises, done",
-    "garbled, done",
-)
-"""What a tool may do with a call."""
 OK: Final = Answered(result={"content": []})
 
 
@@ -92,6 +79,77 @@ class Caller(Machine):
     def late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
         """An answer has come that nobody waits for any more."""
         raise NotImplementedError
+
+
+Draw = Callable[[float, float], float]
+Moment = Callable[[Draw, float], float]
+"""Seconds after a call's arrival: drawn, from how long the daemon waits for it."""
+
+
+def _soon(draw: Draw, _timeout_s: float) -> float:
+    return draw(0.0, 0.25)
+
+
+def _next(draw: Draw, _timeout_s: float) -> float:
+    return draw(0.25, 0.5)
+
+
+def _early(draw: Draw, timeout_s: float) -> float:
+    return draw(0.0, 0.4) * timeout_s
+
+
+def _in_time(draw: Draw, timeout_s: float) -> float:
+    return draw(0.4, 0.95) * timeout_s
+
+
+def _just_too_late(draw: Draw, timeout_s: float) -> float:
+    return timeout_s + draw(0.05, 0.45) * LATE_S
+
+
+def _too_late(draw: Draw, timeout_s: float) -> float:
+    return timeout_s + draw(0.45, 0.9) * LATE_S
+
+
+def _until_it_is_over(draw: Draw, _timeout_s: float) -> float:
+    return draw(0.0, 0.9) * LATE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What a tool does with a call: when the world changes, and what is answered, if anything is."""
+
+    happens: Moment | None = None
+    answers: Moment | None = None
+    report: Report | None = None
+    """None stands for success."""
+
+
+LOST: Final = Silence(cause="connection_lost", message="gone")
+GARBLED: Final = Silence(cause="protocol_error", message="no JSON")
+BUSY: Final = HttpStatus(status=503, result={})
+REFUSED: Final = PeerError(code=-32000, message="no")
+FAILED: Final = Answered(result={"content": []}, is_error=True)
+DEEDS: Final[Mapping[str, Deed]] = MappingProxyType(
+    {
+        "ok": Deed(_soon, _next),
+        "slow": Deed(_early, _in_time),
+        "late": Deed(_in_time, _too_late),
+        "lands late": Deed(_just_too_late, _too_late),
+        "silent, done": Deed(_until_it_is_over),
+        "silent": Deed(),
+        "lost, done": Deed(_soon, _next, LOST),
+        "lost": Deed(None, _next, LOST),
+        "refused": Deed(),
+        "error": Deed(None, _next, FAILED),
+        "error of the protocol": Deed(None, _next, REFUSED),
+        "error, done": Deed(_soon, _next, FAILED),
+        "busy": Deed(None, _next, BUSY),
+        "raises, done": Deed(_soon),
+        "garbled, done": Deed(_until_it_is_over, _next, GARBLED),
+    }
+)
+HARMLESS: Final = ("ok", "slow", "silent", "lost", "refused", "error", "busy")
+"""What a tool may do that only reads."""
 
 
 @dataclass(eq=False)
@@ -118,7 +176,7 @@ class Tools:
         self.rng = rng
         self.truth = truth
         self.context = context
-        self.deeds: tuple[str, ...] = ("ok", *rng.sample(DEEDS, rng.randint(1, 6)))
+        self.deeds: tuple[str, ...] = ("ok", *rng.sample(tuple(DEEDS), rng.randint(1, 6)))
         self.calm = False
         self.pending: list[Pending] = []
         self._known: dict[str, float] = {}
@@ -135,7 +193,7 @@ class Tools:
         deed = self.rng.choice(self.deeds)
         if deed == "error, done" and CONTRACTS[tool].error_means == "none":
             deed = "error"
-        if tool in ("find", "read") and deed not in ("ok", "slow", "silent", "lost", "refused", "error", "busy"):
+        if tool in ("find", "read") and deed not in HARMLESS:
             deed = "ok"
         self.truth.fired[f"tool: {deed}"] += deed != "ok"
         return deed
@@ -146,53 +204,14 @@ class Tools:
 
     def begin(self, call: ToolCall, process: Caller, deed: str) -> Pending:
         """A call has arrived."""
-        loop = asyncio.get_running_loop()
-        item = Pending(call, process, deed, loop.create_future())
+        item = Pending(call, process, deed, asyncio.get_running_loop().create_future())
         self.pending.append(item)
-        draw = self.rng.uniform
-        soon = draw(0.0, 0.5)
-        timeout = call.timeout_s
-        match deed:
-            case "ok":
-                self._happens(item, soon / 2)
-                self._answers(item, soon)
-            case "slow":
-                answer = draw(0.2, 0.95) * timeout
-                self._happens(item, draw(0.0, answer))
-                self._answers(item, answer)
-            case "late":
-                answer = timeout + draw(0.05, 0.9) * LATE_S
-                self._happens(item, draw(0.0, timeout))
-                self._answers(item, answer)
-            case "lands late":
-                answer = timeout + draw(0.05, 0.9) * LATE_S
-                self._happens(item, answer)
-                self._answers(item, answer)
-            case "silent, done":
-                self._happens(item, draw(0.0, timeout + 0.9 * LATE_S))
-            case "lost, done" | "lost":
-                if deed == "lost, done":
-                    self._happens(item, soon / 2)
-                self._answers(item, soon, Silence(cause="connection_lost", message="gone"))
-            case "error" | "error, done":
-                if deed == "error, done":
-                    self._happens(item, soon / 2)
-                self._answers(item, soon, self._error())
-            case "busy":
-                self._answers(item, soon, HttpStatus(status=503, result={}))
-            case "garbled, done":
-                self._happens(item, draw(0.0, soon + 0.9 * LATE_S))
-                self._answers(item, soon, Silence(cause="protocol_error", message="no JSON"))
-            case "raises, done":
-                self._happens(item, soon / 2)
-            case _:
-                pass
+        what, draw = DEEDS[deed], self.rng.uniform
+        if what.happens is not None:
+            self._happens(item, what.happens(draw, call.timeout_s))
+        if what.answers is not None:
+            self._answers(item, what.answers(draw, call.timeout_s), what.report)
         return item
-
-    def _error(self) -> Report:
-        if self.rng.random() < 0.5:
-            return PeerError(code=-32000, message="no")
-        return Answered(result={"content": []}, is_error=True)
 
     def _happens(self, item: Pending, after_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -201,7 +220,7 @@ class Tools:
         item.effect = loop.call_later(after_s, self._happen, item, context=self.context)
 
     def _is_first(self, key: str) -> bool:
-        """Whether the deduplicating tool does not know the key, or not any more. It looks when a call arrives."""
+        """Whether the deduplicating tool does not know the key (any more). It looks when a call arrives."""
         now = asyncio.get_running_loop().time()
         for item in self.pending:
             if item.call.operation_id == key and item.effect is not None:
@@ -229,7 +248,7 @@ class Tools:
         if item.done or not item.process.alive:
             return
         item.done = True
-        if isinstance(report, Silence) and report.cause == "connection_lost":
+        if report is LOST:
             self.close(item)
         found = report or self._success(item.call)
         if item.waited:
@@ -237,7 +256,14 @@ class Tools:
         elif not isinstance(found, Silence):
             self.truth.fired["late answer"] += 1
             item.process.late(item.call.operation_id, item.call.attempt, found)
+            self._contradict(item)
         item.over.set()
+
+    def _contradict(self, item: Pending) -> None:
+        """Answer once more now and then, and say the opposite: that an error means that nothing happened."""
+        if item.call.tool == "proving" and item.deed in ("late", "lands late") and self.rng.random() < 0.5:
+            self.truth.fired["a second answer, the opposite"] += 1
+            item.process.late(item.call.operation_id, item.call.attempt, PeerError(code=-1, message="no"))
 
     def _success(self, call: ToolCall) -> Report:
         if call.tool == "find":

@@ -7,11 +7,12 @@ Each check is one of the invariants of docs/architecture.md, and names it.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from driver.core.probes import is_look
-from store.lifecycle import Effect, Source, State
+from store.lifecycle import OPEN, Effect, Source, State
 from store.records import OperationId, OperationRecord, StoredEvent
 
 Json = dict[str, Any]
@@ -26,6 +27,12 @@ class Truth:
         self.fired: Counter[str] = Counter()
         self.effects: Counter[str] = Counter()
         """How often the world was changed, by idempotency key."""
+        self.held: set[tuple[str, int]] = set()
+        """The intents that the plane holds."""
+        self.may_be_erased = False
+        """Whether somebody has asked for a run to be erased."""
+        self.forked = False
+        """Whether a journal was lost, or rolled back: an attempt's number may then come again."""
         self.sent: Counter[tuple[str, int]] = Counter()
         """How often an attempt has left."""
         self.intents: set[tuple[str, int]] = set()
@@ -38,8 +45,7 @@ class Truth:
         """Every event that a caller was told of, by its number in the file."""
         self.accepted_in: dict[str, int] = {}
         """The life that an operation was accepted in."""
-        self.unknown: set[str] = set()
-        self.guessed: set[str] = set()
+        self._guessed: set[str] = set()
         """Operations that a supervisor's verdict has settled."""
         self._trace = hashlib.blake2b(digest_size=16)
 
@@ -52,6 +58,10 @@ class Truth:
         """Return what two runs of the same seed share."""
         return self._trace.hexdigest()
 
+    def counts(self) -> tuple[Counter[str], Counter[str]]:
+        """Return which faults fired, and what was reached."""
+        return +self.fired, +self.reached
+
     def blame(self, invariant: str, what: str) -> None:
         """Note a broken promise."""
         self.broken.append(f"{invariant}: {what}")
@@ -62,8 +72,11 @@ class Truth:
         """A life has opened the journal: what an earlier one told its callers is there, as it was told."""
         found = {event.seq: event.body for event in events}
         for seq, body in self.told.items():
-            if found.get(seq) != body:
-                self.blame("I5", f"event {seq} was told of, and is {found.get(seq)!r} after a start: {body!r}")
+            erased = self.may_be_erased and seq in found and found[seq] is None
+            if found.get(seq) != body and not erased:
+                self.blame(
+                    "I5", f"event {seq} was told of, and is {found.get(seq)!r} after a start: {body!r}"
+                )
         self.told = found
 
     def committed(self, life: int, events: Sequence[StoredEvent]) -> None:
@@ -75,53 +88,54 @@ class Truth:
 
     def _hear(self, life: int, event: StoredEvent, data: Json) -> None:
         operation_id = event.operation_id or ""
+        for word in _WORDS.get(event.kind, ()):
+            self.reached[word.format(**data)] += 1
         match event.kind:
             case "command.accepted":
                 self.accepted_in.setdefault(operation_id, life)
             case "operation.started":
-                attempt = int(data["attempt"])
-                self.intents.add((operation_id, attempt))
-                self.approved[operation_id, attempt] = data.get("approval_id")
-                self.reached["another attempt"] += attempt > 1
+                self._intends(operation_id, data)
             case "operation.approval_decided" if data["decision"] == "grant":
                 self.granted[data["approval_id"]] = life
             case "operation.approval_requested":
-                self.reached["approval asked for"] += 1
                 self.reached["approval asked for again"] += operation_id in self._asked
                 self._asked.add(operation_id)
-            case "operation.unknown":
-                self.unknown.add(operation_id)
-                self.reached[f"unknown, {data['reason']}"] += 1
-                self.reached["unknown"] += 1
-            case "operation.late_result":
-                self.reached["late answer"] += 1
-            case "operation.diverged":
-                self.reached["contradiction"] += 1
-            case "operation.probed":
-                self.reached[f"probe: {data['verdict']}"] += 1
-            case "operation.compensated":
-                self.reached["compensated"] += 1
             case "operation.reconciled":
-                by = str(data["actor"]).partition(":")[0]
-                self.reached[f"verdict of a {by}"] += 1
-                if by != "supervisor" and operation_id in self.guessed:
-                    self.reached["a supervisor overruled"] += 1
-                if by == "supervisor":
-                    self.guessed.add(operation_id)
-            case "operation.not_executed":
-                self.reached[f"not executed, {data['reason']}"] += 1
-            case "command.refused":
-                self.reached[f"refused, {data['code']}"] += 1
-            case "driver.fenced":
-                self.reached["fence"] += 1
-            case "driver.recovered":
-                self.reached["recovery"] += 1
+                self._reconciled(operation_id, data)
             case _:
                 pass
 
+    def _intends(self, operation_id: str, data: Json) -> None:
+        attempt = int(data["attempt"])
+        self.intents.add((operation_id, attempt))
+        self.approved[operation_id, attempt] = data.get("approval_id")
+        self.reached["another attempt"] += attempt > 1
+
+    def _reconciled(self, operation_id: str, data: Json) -> None:
+        by = str(data["actor"]).partition(":")[0]
+        self.reached[f"verdict of {by}"] += 1
+        if by == "supervisor":
+            self._guessed.add(operation_id)
+        elif operation_id in self._guessed:
+            self.reached["supervisor overruled"] += 1
+
+    def lose(self, kept: dict[int, bytes | None]) -> None:
+        """The file is gone, or is an older one that holds `kept`: what came later nobody can know."""
+        self.forked = True
+        self.told = dict(kept)
+
     # ------------------------------------------------------------ the world
 
-    def leaves(self, life: int, operation_id: OperationId, attempt: int, *, approval: bool, confirmed: bool) -> None:
+    def leaves(
+        self,
+        life: int,
+        operation_id: OperationId,
+        attempt: int,
+        *,
+        approval: bool,
+        confirmed: bool,
+        held: bool,
+    ) -> None:
         """The first byte of an attempt may have left."""
         if is_look(operation_id):
             return
@@ -129,18 +143,20 @@ class Truth:
         self.sent[key] += 1
         if key not in self.intents:
             self.blame("I1", f"attempt {attempt} of {operation_id} left without its intent")
-        if self.sent[key] > 1:
+        if self.sent[key] > 1 and not self.forked:
             self.blame("I2", f"attempt {attempt} of {operation_id} left {self.sent[key]} times")
         if not confirmed and self.accepted_in.get(operation_id, life) != life:
             self.blame("I9", f"{operation_id} of an earlier life left before the plane's welcome")
         if approval:
             self._approved(life, key)
+        if held and key not in self.held:
+            self.blame("intent_ack", f"attempt {key} left, and the plane does not hold its intent")
 
     def _approved(self, life: int, key: tuple[str, int]) -> None:
         request = self.approved.get(key)
         if request is None or self.granted.get(request) != life or request in self.used:
             self.blame("approvals", f"attempt {key} left under {request}: granted in {self.granted}, {life=}")
-        elif request is not None:
+        else:
             self.used.add(request)
 
     def happens(self, key: str) -> None:
@@ -154,22 +170,32 @@ class Truth:
     def judge(self, records: Sequence[OperationRecord]) -> None:
         """Compare what the journal says in the end with what has happened."""
         for record in records:
-            happened = self.effects[record.operation_id]
-            said = f"{record.tool} {record.operation_id} is {record.state}, {record.effect} by {record.effect_by}"
-            if record.state not in _LAST:
+            happened, effect, state = self.effects[record.operation_id], record.effect, record.state
+            said = f"{record.tool} {record.operation_id} is {state}, {effect} by {record.effect_by}"
+            if state in OPEN:
                 self.blame("I4", f"{said}: it has not ended")
-            if record.effect_by is Source.SUPERVISOR:
-                continue
             if not record.write:
                 continue
-            if happened and record.effect is Effect.NONE:
+            guessed = record.effect_by is Source.SUPERVISOR
+            if happened and ((effect is Effect.NONE and not guessed) or state is State.NOT_EXECUTED):
                 self.blame("I3", f"{said}, and it happened")
-            if not happened and record.effect is Effect.OCCURRED:
-                self.blame("I3", f"{said}, and it never happened")
-            if happened and record.state is State.NOT_EXECUTED:
-                self.blame("I3", f"{said}, and it happened")
-            if not happened and record.state is State.SUCCEEDED:
+            if not happened and ((effect is Effect.OCCURRED and not guessed) or state is State.SUCCEEDED):
                 self.blame("I3", f"{said}, and it never happened")
 
 
-_LAST = frozenset({State.SUCCEEDED, State.FAILED, State.NOT_EXECUTED, State.UNKNOWN})
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "operation.approval_requested": ("approval asked for",),
+        "operation.unknown": ("unknown", "unknown, {reason}"),
+        "operation.late_result": ("late answer",),
+        "operation.diverged": ("contradiction",),
+        "operation.probed": ("probe: {verdict}",),
+        "operation.compensated": ("compensated",),
+        "operation.not_executed": ("not executed, {reason}",),
+        "command.refused": ("refused, {code}",),
+        "driver.fenced": ("fence", "fence, {reason}"),
+        "driver.unfenced": ("history begun anew",),
+        "driver.recovered": ("recovery",),
+    }
+)
+"""What is reached with an event of a kind."""

@@ -1,42 +1,41 @@
-"""One simulated world: a daemon that is killed and started again, a plane, tools, a person; all from one seed.
+"""One simulated world: a daemon that is killed and started again, a plane, tools, a person; from one seed.
 
 For a while everything goes wrong that the seed says. Then the world heals, and must come to rest: each
 command has its receipt, and what the journal says is what has happened.
 """
 
 import asyncio
-import gc
 import random
 import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
-from driver.core.identity import operation_id
 from driver.faults import BOUNDARIES
-from store.records import CommandId, RunId
-from store.verify import verify_file
+from store.journal import Journal
 from store.settings import JournalSettings
+from store.verify import verify_file
 from tests.faults.simulation.disk import Disk
-from tests.faults.simulation.life import SCOPE, STOP_S, Around, Clocks, Life, counting, records
+from tests.faults.simulation.life import BASE, STOP_S, Around, Clocks, Life, counting, dead_letters, records
 from tests.faults.simulation.loop import Deadlock, NeverAtRest, VirtualLoop, begin_numbering
 from tests.faults.simulation.network import Network
+from tests.faults.simulation.person import Person
 from tests.faults.simulation.plane import Plane
-from tests.faults.simulation.tools import WRITES, Tools
+from tests.faults.simulation.tools import Tools
 from tests.faults.simulation.truth import Truth
-
-Json = dict[str, Any]
 
 TROUBLE_S: Final = 40.0
 """For how long things go wrong."""
 REST_S: Final = 1_200.0
-"""In what time everything must have come to rest afterwards: beyond the longest wait that a contract allows."""
+"""In what time everything must have come to rest afterwards: longer than any contract lets it wait."""
 LOOK_S: Final = 2.0
+OPERATOR_S: Final = 7.0
+"""How often an operator looks."""
 PLACES: Final = tuple(name for name in BOUNDARIES if not name.startswith("journal."))
 
 
@@ -82,6 +81,16 @@ def play(seed: int, template: Path, folder: Path, *, deep: bool = False) -> Outc
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of the state folder, and how far the journal had come."""
+
+    folder: Path
+    journal_id: str
+    last_seq: int
+    told: dict[int, bytes | None]
+
+
 class World:
     """Everything, and the order in which it goes wrong."""
 
@@ -92,9 +101,6 @@ class World:
         self.truth = Truth()
         self.lives: list[Life] = []
         self.calm = False
-        self._calls: list[Json] = []
-        self._followed: set[str] = set()
-        self._numbers = 0
 
     def _dice(self, name: str) -> Random:
         return Random(f"{self.seed}:{name}")
@@ -106,7 +112,8 @@ class World:
         truth = self.truth
         self.tools = Tools(self._dice("tools"), truth, context)
         self.plane = Plane(self._dice("plane"), truth, context)
-        self.plane.on_event = self._react
+        person = Person(self.rng, truth, self.plane, self.tools, self._later)
+        self.plane.on_event = person.react
         self.network = Network(self._dice("network"), truth, self.plane, context)
         self.disk = Disk(self._dice("disk"))
         self.clocks = Clocks()
@@ -121,7 +128,7 @@ class World:
             ids=counting(),
             bold=self.rng.random() < 0.5,
         )
-        self._give_orders()
+        person.give_orders()
         self._plan_faults()
         self._start()
         await asyncio.sleep(TROUBLE_S)
@@ -129,107 +136,12 @@ class World:
         await self._come_to_rest()
         await self._stop()
 
-    def _later(self, after_s: float, act: Callable[..., None], *args: Any) -> None:
+    def _count(self, parked: int) -> None:
+        self.truth.reached["dead letter"] += parked
+        self.truth.fired["slow disk"] += self.disk.stalls
+
+    def _later(self, after_s: float, act: Callable[..., None], *args: object) -> None:
         asyncio.get_running_loop().call_later(after_s, act, *args, context=self.context)
-
-    def _give_orders(self) -> None:
-        rng = self.rng
-        tools = rng.sample(WRITES, rng.randint(1, 4))
-        burst = rng.random() < 0.3
-        for number in range(rng.choice((1, 1, 2, 2, 3, 4, 6))):
-            twin = rng.choice(self._calls) if self._calls and rng.random() < 0.3 else None
-            tool = rng.choice(tools) if rng.random() < 0.95 else rng.choice(("read", "nothing"))
-            frame: Json = {
-                "command_id": f"cmd-{number}",
-                "run_id": rng.choice(("run-1", "run-1", "run-2")),
-                "kind": "tool.call",
-                "data": {"tool": f"tools/{tool}", "arguments": {"n": number}},
-            }
-            if twin is not None:
-                frame["run_id"] = twin["run_id"]
-                frame["data"] = dict(twin["data"]) | ({"repeat": True} if rng.random() < 0.3 else {})
-            if rng.random() < 0.2:
-                frame["expires_in_ms"] = rng.choice((300, 5_000, 30_000))
-            self._calls.append(frame)
-            after = 0.0 if burst else rng.uniform(0.0, 20.0)
-            self._later(after, self.plane.give, frame)
-            if rng.random() < 0.15:
-                self._later(after + rng.uniform(0.0, 20.0), self._cancel, frame)
-
-    def _cancel(self, call: Json) -> None:
-        if self.rng.random() < 0.8:
-            self._order("command.cancel", call["run_id"], target_command_id=call["command_id"])
-        else:
-            self._order("run.cancel", call["run_id"])
-
-    def _order(self, kind: str, run_id: str, **data: Any) -> None:
-        self._numbers += 1
-        name = f"{kind.replace('.', '-')}-{self._numbers}"
-        self.plane.give({"command_id": name, "run_id": run_id, "kind": kind, "data": data})
-
-    # ------------------------------------------------------------ a person
-
-    def _react(self, event: Json) -> None:
-        kind, operation = event["kind"], event["operation_id"]
-        if kind == "operation.approval_requested":
-            self._decide(event)
-        elif kind in ("operation.unknown", "operation.failed") and operation not in self._followed:
-            self._followed.add(operation)
-            if self.rng.random() < 0.6:
-                self._later(self.rng.uniform(0.0, 60.0), self._follow, event)
-        elif kind == "operation.succeeded" and self.rng.random() < 0.1:
-            self._later(self.rng.uniform(0.0, 10.0), self._ask_for, "operation.compensate", event)
-
-    def _decide(self, event: Json) -> None:
-        rng = self.rng
-        if rng.random() < 0.15:
-            return
-        decision = "grant" if rng.random() < 0.8 else "deny"
-        for _ in range(2 if rng.random() < 0.2 else 1):
-            self._later(
-                rng.choice((0.0, 0.5, 10.0)),
-                lambda: self._order(
-                    "operation.approve",
-                    event["run_id"],
-                    operation_id=event["operation_id"],
-                    approval_id=event["data"]["approval_id"],
-                    decision=decision,
-                    approver="operator:1",
-                ),
-            )
-
-    def _follow(self, event: Json) -> None:
-        match self.rng.choice(("probe", "retry", "retry", "reconcile", "reconcile", "compensate", "triage")):
-            case "probe":
-                self._ask_for("operation.probe", event)
-            case "retry":
-                self._ask_for("operation.retry", event)
-            case "reconcile":
-                self._reconcile(event)
-            case "compensate":
-                self._ask_for("operation.compensate", event)
-            case _:
-                self._order("run.triage", event["run_id"])
-
-    def _ask_for(self, kind: str, event: Json) -> None:
-        self._order(kind, event["run_id"], operation_id=event["operation_id"])
-
-    def _reconcile(self, event: Json) -> None:
-        """An operator says what is true; that nothing happened, only where nothing can happen any more."""
-        key = event["operation_id"]
-        effect = "occurred" if self.truth.effects[key] else "none"
-        if effect == "none" and self.tools.is_pending(key):
-            effect = "unknown"
-        self._order(
-            "operation.reconcile",
-            event["run_id"],
-            operation_id=key,
-            effect=effect,
-            actor="operator:1",
-            note="looked",
-        )
-        if self.rng.random() < 0.5:
-            self._later(self.rng.uniform(0.0, 20.0), self._ask_for, "operation.retry", event)
 
     # ------------------------------------------------------------ faults
 
@@ -246,6 +158,12 @@ class World:
             self._later(rng.uniform(0.0, TROUBLE_S), self._set_clock)
         if rng.random() < 0.15:
             self._later(rng.uniform(0.0, TROUBLE_S), self._restart_politely)
+        self._loses_disk = rng.random() < 0.05
+        self._snapshot: Snapshot | None = None
+        if rng.random() < 0.15:
+            self._later(rng.uniform(0.0, TROUBLE_S / 2), self._take_snapshot)
+            self._crashes_left = max(self._crashes_left, 2)
+        self._later(OPERATOR_S, self._look_after)
 
     def _cut(self) -> None:
         self.network.cut()
@@ -328,12 +246,46 @@ class World:
     def _leave_disk(self, life: Life) -> None:
         """The next process finds the files as they are now; the locks of the dead one are gone."""
         state, left = self.folder / "state", self.folder / life.name
-        state.rename(left)
-        shutil.copytree(left, state)
+        if state.exists():
+            state.rename(left)
+            self._put_back(left, state)
         for connection in life.connections:
             with suppress(sqlite3.Error):
                 connection.interrupt()
                 connection.close()
+
+    def _put_back(self, left: Path, state: Path) -> None:
+        """What the next life finds: the files, an older copy of them, or nothing."""
+        snapshot = self._snapshot
+        if snapshot is not None and self.plane.stored.get(snapshot.journal_id, 0) > snapshot.last_seq:
+            # one that the plane cannot tell from what it knows would go on unnoticed: not promised otherwise
+            self._snapshot = None
+            self.truth.fired["rolled back"] += 1
+            self.truth.lose(snapshot.told)
+            shutil.copytree(snapshot.folder, state)
+        elif self._loses_disk:
+            self._loses_disk = False
+            self.truth.fired["disk lost"] += 1
+            self.truth.lose({})
+        else:
+            shutil.copytree(left, state)
+
+    def _take_snapshot(self) -> None:
+        """Copy the files of a running daemon, as a snapshot of its machine would."""
+        life = self.lives[-1]
+        if not life.alive or not life.ready or life.journal is None or life.ended.is_set():
+            return
+        (last_seq,) = life.connections[-1].execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+        folder = self.folder / "snapshot"
+        shutil.copytree(self.folder / "state", folder)
+        self._snapshot = Snapshot(folder, self.plane.journal_id, last_seq, dict(self.truth.told))
+
+    def _look_after(self) -> None:
+        """An operator looks at the daemon now and then, and lifts a fence."""
+        life = self.lives[-1]
+        if life.alive and life.ready and not life.ended.is_set() and life.posture.fence is not None:
+            life.unfence()
+        self._later(OPERATOR_S, self._look_after)
 
     # ------------------------------------------------------------ the end
 
@@ -361,14 +313,18 @@ class World:
         life = self.lives[-1]
         if self.plane.open_orders() or not life.ready or life.journal is None:
             return False
-        return life.ended.is_set() or self.plane.has_everything(life.journal.statistics().last_seq)
+        return life.ended.is_set() or self._has_everything(life.journal)
+
+    def _has_everything(self, journal: Journal) -> bool:
+        statistics = journal.statistics()
+        return self.plane.has_everything(statistics.last_seq - statistics.base)
 
     async def _stop(self) -> None:
         life = self.lives[-1]
         if life.journal is None or life.ended.is_set():
             return
-        found = await life.ask(records)
-        self.truth.judge(found)
+        self.truth.judge(await life.ask(records))
+        self._count(await life.ask(dead_letters))
         self.truth.broken += [
             text for history in self.plane.histories.values() for text in history.violations
         ]
@@ -381,9 +337,9 @@ class World:
     def verify(self) -> None:
         """Let the journal be looked at as `effectd verify --deep` does."""
         settings = JournalSettings(state_dir=self.folder / "state", runtime_dir=self.folder / "run")
-        from tests.faults.simulation.life import BASE  # noqa: PLC0415
-
-        self.truth.broken += [str(item) for item in verify_file(settings, lambda _: None, now=lambda: BASE, deep=True)]
+        self.truth.broken += [
+            str(item) for item in verify_file(settings, lambda _: None, now=BASE, deep=True)
+        ]
 
     def close(self) -> None:
         """Close what dead processes have left open."""

@@ -1,0 +1,146 @@
+"""Whoever stands behind the plane of a simulated world: wants calls, cancels them, decides, looks, retries.
+
+An operator tells the truth: that nothing has happened only where that is so, and where it cannot happen any
+more.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from tests.faults.simulation.plane import Plane
+from tests.faults.simulation.tools import WRITES, Tools
+from tests.faults.simulation.truth import Truth
+
+Json = dict[str, Any]
+Later = Callable[..., None]
+
+_WAYS: Final = (
+    *(
+        "operation.probe",
+        "operation.retry",
+        "operation.retry",
+        "operation.compensate",
+        "reconcile",
+        "reconcile",
+    ),
+    *("run.triage", "run.erase", "run.end", "annotate"),
+)
+"""What a person does about an operation that nobody knows the outcome of."""
+
+
+class Person:
+    """Everybody who wants something."""
+
+    def __init__(self, rng: Random, truth: Truth, plane: Plane, tools: Tools, later: Later) -> None:
+        self._rng = rng
+        self._truth = truth
+        self._plane = plane
+        self._tools = tools
+        self._later = later
+        self._calls: list[Json] = []
+        self._followed: set[str] = set()
+        self._numbers = 0
+
+    def give_orders(self) -> None:
+        """Have some calls given, over some time, and some of them withdrawn."""
+        rng = self._rng
+        tools = rng.sample(WRITES, rng.randint(1, 4))
+        burst = rng.random() < 0.3
+        for number in range(rng.choice((1, 1, 2, 2, 3, 4, 6))):
+            twin = rng.choice(self._calls) if self._calls and rng.random() < 0.3 else None
+            tool = rng.choice(tools) if rng.random() < 0.95 else rng.choice(("read", "nothing"))
+            frame: Json = {
+                "command_id": f"cmd-{number}",
+                "run_id": rng.choice(("run-1", "run-1", "run-2")),
+                "kind": "tool.call",
+                "data": {"tool": f"tools/{tool}", "arguments": {"n": number}},
+            }
+            if twin is not None:
+                frame["run_id"] = twin["run_id"]
+                frame["data"] = dict(twin["data"]) | ({"repeat": True} if rng.random() < 0.3 else {})
+            if rng.random() < 0.2:
+                frame["expires_in_ms"] = rng.choice((300, 5_000, 30_000))
+            self._calls.append(frame)
+            after = 0.0 if burst else rng.uniform(0.0, 20.0)
+            self._later(after, self._plane.give, frame)
+            if rng.random() < 0.15:
+                self._later(after + rng.uniform(0.0, 20.0), self._cancel, frame)
+
+    def _cancel(self, call: Json) -> None:
+        if self._rng.random() < 0.8:
+            self._order("command.cancel", call["run_id"], target_command_id=call["command_id"])
+        else:
+            self._order("run.cancel", call["run_id"])
+
+    def _order(self, kind: str, run_id: str, **data: object) -> None:
+        self._numbers += 1
+        name = f"{kind.replace('.', '-')}-{self._numbers}"
+        self._plane.give({"command_id": name, "run_id": run_id, "kind": kind, "data": data})
+
+    def react(self, event: Json) -> None:
+        """See an event: decide what is asked, and look after what nobody knows."""
+        kind, operation = event["kind"], event["operation_id"]
+        if kind == "operation.approval_requested":
+            self._decide(event)
+        elif kind in ("operation.unknown", "operation.failed") and operation not in self._followed:
+            self._followed.add(operation)
+            if self._rng.random() < 0.6:
+                self._later(self._rng.uniform(0.0, 60.0), self._follow, event)
+        elif kind == "operation.succeeded" and self._rng.random() < 0.1:
+            self._later(self._rng.uniform(0.0, 10.0), self._ask_for, "operation.compensate", event)
+
+    def _decide(self, event: Json) -> None:
+        rng = self._rng
+        if rng.random() < 0.15:
+            return
+        decision = "grant" if rng.random() < 0.8 else "deny"
+        for _ in range(2 if rng.random() < 0.2 else 1):
+            self._later(
+                rng.choice((0.0, 0.5, 10.0)),
+                lambda: self._order(
+                    "operation.approve",
+                    event["run_id"],
+                    operation_id=event["operation_id"],
+                    approval_id=event["data"]["approval_id"],
+                    decision=decision,
+                    approver="operator:1",
+                ),
+            )
+
+    def _follow(self, event: Json) -> None:
+        match self._rng.choice(_WAYS):
+            case "operation.probe" | "operation.retry" | "operation.compensate" as kind:
+                self._ask_for(kind, event)
+            case "reconcile":
+                self._reconcile(event)
+            case "annotate":
+                self._order(
+                    "operation.annotate",
+                    event["run_id"],
+                    operation_id=event["operation_id"],
+                    metadata={"id": "7"},
+                )
+            case way:
+                self._truth.may_be_erased |= way == "run.erase"
+                self._order(way, event["run_id"])
+
+    def _ask_for(self, kind: str, event: Json) -> None:
+        self._order(kind, event["run_id"], operation_id=event["operation_id"])
+
+    def _reconcile(self, event: Json) -> None:
+        """An operator says what is true; that nothing happened, only where nothing can happen any more."""
+        key = event["operation_id"]
+        effect = "occurred" if self._truth.effects[key] else "none"
+        if effect == "none" and self._tools.is_pending(key):
+            effect = "unknown"
+        self._order(
+            "operation.reconcile",
+            event["run_id"],
+            operation_id=key,
+            effect=effect,
+            actor="operator:1",
+            note="looked",
+        )
+        if self._rng.random() < 0.5:
+            self._later(self._rng.uniform(0.0, 20.0), self._ask_for, "operation.retry", event)
