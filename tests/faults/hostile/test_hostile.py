@@ -1,0 +1,56 @@
+"""The machinery of the lane: words that come again, a judge that is neither fooled nor too strict."""
+
+import json
+from random import Random
+
+import pytest
+
+from tests.faults.hostile import judge, liars, parsers
+from tests.faults.hostile.callers import lines
+from tests.faults.hostile.wire import garbage, handshake
+from tests.faults.hostile.words import valid, word
+from tests.faults.network.balance import Balance
+from tests.system.test_bad_input import GARBAGE
+
+
+def never() -> bool:
+    """There is time."""
+    return False
+
+
+def test_the_same_number_gives_the_same_word() -> None:
+    """So a broken promise can be replayed; another seed says something else."""
+    for made in (word, garbage, handshake, lines):
+        assert [made(7, number) for number in range(50)] == [made(7, number) for number in range(50)]
+        assert [made(7, number) for number in range(50)] != [made(8, number) for number in range(50)]
+
+
+@pytest.mark.parametrize("frame_type", sorted(judge.TYPES))
+def test_what_the_schema_allows_is_a_frame(frame_type: str) -> None:
+    """The judge takes what was not bent."""
+    for number in range(50):
+        frame = valid(Random(number), frame_type)
+        if frame_type == "welcome":
+            frame["acked_chain"] = "0" * 32
+        assert judge.meaning(json.dumps(frame)) == frame
+
+
+@pytest.mark.parametrize(("what", "text"), GARBAGE)
+def test_known_garbage_is_no_frame(what: str, text: str | bytes) -> None:
+    """Whatever the other tests call malformed, the judge calls so, where it is not a matter of the moment."""
+    if what == "an acknowledgement of the future":
+        assert judge.meaning(text)["type"] == "ack"
+        return
+    with pytest.raises(judge.NoFrame):
+        judge.meaning(text)
+
+
+def test_parsers_and_sessions_hold_for_a_while() -> None:
+    """A few of each, as every run of the tests has them."""
+    balance = Balance()
+    parsers.frames(balance, 1, range(300), never)
+    parsers.lines(balance, 1, range(300), never)
+    liars.conversations(balance, 1, range(300), never)
+    assert balance.broken == []
+    assert balance.tried >= 900
+    assert balance.reached[liars.FUTURE] > 0
