@@ -4,6 +4,7 @@ journal.db                the journal, or journal-2.db and so on after a failed 
 journal.db-wal            SQLite's write-ahead log: the newest commits; gone after a clean stop
 journal.db-shm            only while a file is being looked at; never while it is in use
 journal.db-unclean        there while commits may stand in the `-wal` alone
+journal-2.db-unfinished   there while a generation is being made, and after that was cut off
 """
 
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 FIRST: Final = "journal.db"
+_UNFINISHED: Final = "-unfinished"
 _GENERATION: Final = re.compile(r"journal(?:-(?P<number>[1-9][0-9]*))?\.db")
 
 
@@ -32,6 +34,17 @@ def rollback_journal(path: Path) -> Path:
 def unclean_mark(path: Path) -> Path:
     """Return the file that says: commits of this journal stand in its `-wal` alone."""
     return path.with_name(path.name + "-unclean")
+
+
+def unfinished_mark(path: Path) -> Path:
+    """Return the file that says: this generation is being made, and is not the journal yet."""
+    return path.with_name(path.name + _UNFINISHED)
+
+
+def unfinished(name: str) -> str | None:
+    """Return which generation's mark a file of this name is; None where it is none."""
+    marked = name.removesuffix(_UNFINISHED)
+    return marked if marked != name and generation(marked) is not None else None
 
 
 def failed_fsync_mark(runtime_dir: Path, file_id: str) -> Path:

@@ -257,7 +257,7 @@ def sync_folder(path: Path) -> None:
 
 def write_durably(path: Path, content: bytes) -> None:
     """Replace the file at `path` as a whole: after this returns, it survives a power loss. Raises OSError."""
-    fresh = path.with_name(path.name + ".tmp")
+    fresh = unwritten(path)
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - its flags are those of the descriptor
@@ -266,6 +266,11 @@ def write_durably(path: Path, content: bytes) -> None:
         os.fsync(descriptor)
     fresh.rename(path)
     sync_folder(path.parent)
+
+
+def unwritten(path: Path) -> Path:
+    """Return where the new content of the file at `path` stands until it is whole."""
+    return path.with_name(path.name + ".tmp")
 
 
 def unlink_durably(path: Path) -> None:

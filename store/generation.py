@@ -7,6 +7,10 @@ without writing them. Until a reboot the journal still reads right, from memory;
 stands in the runtime folder, which a reboot clears. While it stands, the journal is not used again: it is
 copied, as it reads, into a new file, which is checked and brought to the disk under a name of its own; then
 `CURRENT` is switched. The old generation is kept until the next start after that.
+
+A copy that is cut off must not stay: what is erased later would stand in it for ever. So a mark says, durably
+and before there is a copy, that it is being made; the next start removes all of it, unless `CURRENT` names
+it.
 """
 
 import os
@@ -20,8 +24,8 @@ from store import files
 from store.connection import uri
 from store.creation import new_file
 from store.errors import JournalDamaged, JournalFailed, NoRoomForGeneration
-from store.folder import sync_folder
-from store.identity import Identity, write_identity
+from store.folder import sync_folder, unwritten
+from store.identity import CURRENT, Identity, write_identity
 from store.inspection import looking
 
 SLACK_BYTES: Final = 1_048_576
@@ -47,17 +51,22 @@ def rotate(folder: Path, runtime_dir: Path, identity: Identity, change: Change =
     number = max(files.generation(item.name) or 0 for item in folder.iterdir()) + 1
     new = folder / files.generation_name(number)
     _check_room(old)
+    mark = files.unfinished_mark(new)
     try:
+        mark.touch(mode=0o600)
+        sync_folder(folder)
         with new_file(new) as descriptor:
             _copy(old, new, change)
             os.fsync(descriptor)
         sync_folder(folder)
     except BaseException:
         _remove(new)
+        mark.unlink(missing_ok=True)
         raise
     switched = Identity(file_id=identity.file_id, journal=new.name)
     write_identity(folder, switched)
     files.failed_fsync_mark(runtime_dir, identity.file_id).unlink(missing_ok=True)
+    mark.unlink(missing_ok=True)
     return switched
 
 
@@ -89,6 +98,20 @@ def _copy(old: Path, new: Path, change: Change) -> None:
         raise JournalDamaged(old, f"its copy is not whole ({answer})")
 
 
+def remove_unfinished(folder: Path, identity: Identity) -> None:
+    """Remove what a switch to another generation left that was cut off, and its mark. Raises OSError."""
+    present = identity.path(folder)
+    unwritten(folder / CURRENT).unlink(missing_ok=True)
+    for item in sorted(folder.iterdir()):
+        name = files.unfinished(item.name)
+        if name is None:
+            continue
+        if name != present.name:
+            _remove(folder / name)
+            sync_folder(folder)  # before the mark goes
+        item.unlink()
+
+
 def remove_older(folder: Path, identity: Identity) -> None:
     """Remove the generations before the one in use: it was opened again since, and so it is on the disk."""
     present = files.generation(identity.path(folder).name) or 1
@@ -99,11 +122,12 @@ def remove_older(folder: Path, identity: Identity) -> None:
 
 
 def _remove(path: Path) -> None:
+    """Remove a generation: its own name last, by which a start finds what is still to be removed."""
     for item in (
-        path,
         files.wal(path),
         files.shm(path),
         files.unclean_mark(path),
         files.rollback_journal(path),
+        path,
     ):
         item.unlink(missing_ok=True)

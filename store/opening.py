@@ -63,6 +63,7 @@ def _found(
     identity = _identity(folder, new_id=new_id, now=now)
     head = inspect(identity.path(folder.path), identity)
     key = find_key(folder.path, head.key_check) or make_key(folder.path)
+    generation.remove_unfinished(folder.path, identity)
     rotated = generation.is_due(settings.runtime_dir, identity)
     if rotated:
         identity = generation.rotate(folder.path, settings.runtime_dir, identity)

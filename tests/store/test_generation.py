@@ -11,7 +11,7 @@ from anyio import to_thread
 import store.generation as generation  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.errors import JournalDamaged, JournalFailed, NoRoomForGeneration
 from store.settings import JournalSettings
-from tests.store.conftest import Open
+from tests.store.conftest import FILES, Open
 from tests.store.disk import FULL, IOERR_FSYNC, SQLITE_OK, Disk, failing_disk
 from tests.store.drafts import accepted, driver_started, recording
 
@@ -156,6 +156,52 @@ async def test_a_crash_between_copy_and_switch_is_no_loss(opened: Open, settings
         async with opened():
             pass
     assert names(settings.state_dir) == {"CURRENT", "digest.key", "lock", "journal-3.db"}
+
+
+async def test_a_copy_that_was_cut_off_is_removed(opened: Open, settings: JournalSettings) -> None:
+    """After a power loss in its middle, at the next start: what is erased later must not stand in it."""
+    async with opened() as journal:
+        await journal.transact(recording(driver_started()))
+    for name in ("journal-2.db-unfinished", "journal-2.db", "journal-2.db-journal", "CURRENT.tmp"):
+        (settings.state_dir / name).write_bytes(b"half of it")
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 1
+    assert names(settings.state_dir) == FILES
+
+
+async def test_a_mark_that_outlived_the_switch_removes_nothing(
+    opened: Open, settings: JournalSettings
+) -> None:
+    """What `CURRENT` names is the journal, whatever a mark says that should have gone."""
+    async with opened() as journal:
+        await journal.transact(recording(driver_started()))
+    (settings.state_dir / "journal.db-unfinished").touch()
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 1
+    assert names(settings.state_dir) == FILES
+
+
+async def test_the_name_of_a_generation_goes_last(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A removal that is cut off leaves nothing without the name by which the next start finds it."""
+    gone: list[str] = []
+    unlink = Path.unlink
+
+    def watched(path: Path, missing_ok: bool = False) -> None:
+        gone.append(path.name)
+        unlink(path, missing_ok)
+
+    with failing_disk() as disk:
+        await fail_one_commit(opened, disk)
+        async with opened():
+            pass
+        monkeypatch.setattr(Path, "unlink", watched)
+        async with opened():
+            pass
+    first = [name for name in gone if name.startswith("journal.db")]
+    assert {"journal.db", "journal.db-wal"} <= set(first)
+    assert first[-1] == "journal.db"
 
 
 async def test_a_damaged_journal_is_not_copied(
