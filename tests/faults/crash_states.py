@@ -3,11 +3,17 @@
 Recorded are lives of a journal that use all it has, and of a daemon with its plane and a provider (by strace;
 see `scenarios`). From the recording, offline, disks are built as a power loss at any step may leave them, by
 the model of `platter`: nothing, everything, a prefix or any subset of what was not flushed, with writes torn
-into sectors, and with what a failed fsync made the kernel forget. Each is opened as the next start would.
+into sectors, and with what a failed fsync made the kernel forget.
 
-A state is a disk together with what had been told when the power went; disks that are equal are opened once.
-The model itself is checked, too: with everything kept, it must come to the very files that were there. And
-mechanisms are taken away, one by one, each of which the lane must notice.
+A state is a disk together with what had been told when the power went. They are opened as the next start
+would: disks that are equal once; of those that a start reads as the same, one and a share of the others are
+opened, and must be the same (`look`, `view`). A disk that breaks a promise is kept, and opened again by
+`python -m tests.faults.specimen FOLDER`. The model itself is checked, too: with everything kept, it must come
+to the very files that were there. And mechanisms are taken away, one by one, each of which the lane must
+notice.
+
+The states of a recording are drawn from the seed. The recordings are of real processes: of a seed they have
+the same steps as far as one thread makes them, and not the same order of what several do.
 """
 
 import os
@@ -15,7 +21,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -25,7 +31,9 @@ from typing import Final
 
 from tests.faults.lane import Report
 from tests.faults.look import Looker
-from tests.faults.platter import WHOLE, Image, Platter, Undecided
+from tests.faults.mixtures import MODES, mixtures
+from tests.faults.platter import WHOLE, Image, Platter
+from tests.faults.promises import Promises
 from tests.faults.recording import Step
 from tests.faults.scenarios import (
     CONTROLS,
@@ -35,19 +43,20 @@ from tests.faults.scenarios import (
     recorded,
     recorded_daemon,
 )
+from tests.faults.specimen import keep
 
 NAME: Final = "crash states"
 DAEMON: Final = "a daemon and its plane"
 WORKERS: Final = 2
-MODES: Final = ("nothing", "everything", "a prefix", "a subset", "a torn write", "torn writes")
-CONTROL_S: Final = 90.0
-"""How long a control may take: it ends once it has noticed something, which is after some seconds."""
-CONTROL_ROUND_S: Final = 8.0
-LATEST: Final = 2.0
-RECORDINGS_S: Final = 120.0
-"""When the lane ends at the latest: after twice its time, and what recordings take on a busy machine."""
-BROKEN_MAX: Final = 40
+CONTROL_STATES: Final = 600
+"""What is looked at of a control's recording, before its fault is drawn anew."""
+CONTROL_MORE_S: Final = 30.0
+"""How much longer than the lane a control may take."""
+BROKEN_MAX: Final = 20
 AFTER_A_FAILURE: Final = 250
+VISITED: Final = 0.06
+VISITED_NEAR: Final = 0.5
+"""How often a step is looked at in a round, in general and where orders matter most."""
 _DENSE: Final = frozenset({"sync", "rename", "link", "unlink", "open", "truncate", "said"})
 
 
@@ -57,7 +66,9 @@ class Tally:
 
     name: str
     states: int = 0
+    built: int = 0
     disks: int = 0
+    opened: int = 0
     journals: int = 0
     backups: int = 0
     points: int = 0
@@ -68,13 +79,31 @@ class Tally:
     """Why there is no recording: a life ended as it must not."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One scenario for one worker."""
+
+    name: str
+    folder: Path
+    seed: int
+    left: int
+    """How many jobs there are from this one on: they share the time that is left."""
+    points: int
+    control: str | None = None
+
+    def until(self, end: float) -> float:
+        """When it is over, of a lane that ends at `end`."""
+        now = monotonic()
+        return min(end, now + (end - now) * WORKERS / self.left)
+
+
 def run(seed: int, seconds: float, target: int) -> Report:
     """Explore for so many seconds, or until so many states were looked at."""
-    until = monotonic() + seconds * LATEST + RECORDINGS_S
+    end = monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="effectd-faults-", dir=_memory()) as folder:
-        jobs = _jobs(Path(folder), seed, seconds)
+        jobs = _jobs(Path(folder), seed, target)
         with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
-            found = list(workers.map(_work, jobs, [until] * len(jobs)))
+            found = list(workers.map(_work, jobs, [end] * len(jobs)))
     return _report(seed, jobs, found)
 
 
@@ -83,46 +112,42 @@ def _memory() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One scenario for one worker."""
-
-    name: str
-    folder: Path
-    seed: int
-    seconds: float
-    control: str | None = None
-
-
-def _jobs(folder: Path, seed: int, seconds: float) -> list[Job]:
+def _jobs(folder: Path, seed: int, target: int) -> list[Job]:
     names = [DAEMON, *(scenario.name for scenario in SCENARIOS)]
-    each = seconds * WORKERS / len(names)
-    jobs = [
-        Job(name=name, folder=folder / f"{number}", seed=seed + 1_000 * number, seconds=each)
-        for number, name in enumerate(names)
-    ]
+    count = len(CONTROLS) + len(names)
     controls = [
         Job(
             name=CONTROLS[name].name,
             folder=folder / name,
             seed=seed,
-            seconds=CONTROL_S,
+            left=count - number,
+            points=CONTROL_STATES,
             control=name,
         )
-        for name in CONTROLS
+        for number, name in enumerate(CONTROLS)
     ]
-    return [*controls, *jobs]
+    real = [
+        Job(
+            name=name,
+            folder=folder / f"{number}",
+            seed=seed + 1_000 * number,
+            left=len(names) - number,
+            points=-(-target // len(names)),
+        )
+        for number, name in enumerate(names)
+    ]
+    return [*controls, *real]
 
 
-def _work(job: Job, until: float) -> Tally:
+def _work(job: Job, end: float) -> Tally:
     tally, chance = Tally(job.name), random.Random(job.seed)
     if job.control is None:
-        _attack(job, chance, tally, lambda: min(until, monotonic() + job.seconds))
+        _attack(job, chance, tally, lambda: job.until(end))
         return tally
-    until = monotonic() + job.seconds
-    while monotonic() < until and not tally.broken:  # its fault must fall where it matters: drawn anew
+    end += CONTROL_MORE_S
+    while not tally.broken and monotonic() < end:  # its fault must fall where it matters: drawn anew
         tally.failed.clear()
-        _attack(job, chance, tally, lambda: min(until, monotonic() + CONTROL_ROUND_S))
+        _attack(job, chance, tally, lambda: end)
     return tally
 
 
@@ -130,8 +155,7 @@ def _attack(job: Job, chance: random.Random, tally: Tally, until: Callable[[], f
     """Record, and explore for the time that there is then."""
     try:
         recording = _recorded(job, chance)
-        looker = Looker(job.folder)
-        explore(recording, looker, chance, tally, until(), stop_at=1 if job.control else BROKEN_MAX)
+        explore(job, recording, chance, tally, until())
     except NotRecorded as error:
         tally.failed.append(str(error))
     finally:
@@ -150,43 +174,76 @@ def _recorded(job: Job, chance: random.Random) -> Recording:
     return recorded(known[job.control or job.name], job.folder, chance.randrange(1 << 30), draw)
 
 
-def explore(
-    recording: Recording, looker: Looker, chance: random.Random, tally: Tally, until: float, *, stop_at: int
-) -> None:
-    """Look at disks of a recording, round after round, until the time is over or enough is broken."""
-    dense = _near(recording.steps)
-    known = _known(recording, looker)
+def explore(job: Job, recording: Recording, chance: random.Random, tally: Tally, until: float) -> None:
+    """Look at disks of a recording, in rounds, until time or count are reached or enough is broken."""
     _check_model(recording, tally)
-    points: set[int] = set()
-    seen: set[tuple[bytes, int]] = set()
+    explorer = _Explorer(job, recording, chance, tally, Looker(job.folder), until)
+    explorer.known = _known(recording, explorer.looker)
+    while not explorer.is_over():
+        explorer.round()
+    looker = explorer.looker
+    tally.points += len(explorer.points)
+    tally.states, tally.disks = len(explorer.seen), len(looker.answers)
+    tally.opened, tally.journals, tally.backups = looker.opened, len(looker.recovered), len(looker.backups)
     tally.fired["failed fsyncs"] += recording.failed_syncs
     tally.fired["lives killed"] += recording.killed
-    while monotonic() < until and len(tally.broken) < stop_at:
-        platter = Platter(recording.base)
-        for index, step in enumerate(recording.steps):
+    if looker.different:
+        tally.broken.append(f"{recording.name}: {looker.different} starts differ though they read the same")
+
+
+@dataclass(slots=True)
+class _Explorer:
+    """One recording, while it is explored."""
+
+    job: Job
+    recording: Recording
+    chance: random.Random
+    tally: Tally
+    looker: Looker
+    until: float
+    known: frozenset[str] = frozenset()
+    points: set[int] = field(default_factory=set[int])
+    seen: set[tuple[bytes, int]] = field(default_factory=set[tuple[bytes, int]])
+
+    def is_over(self) -> bool:
+        """Whether enough was seen, or something broke that is enough."""
+        enough = 1 if self.job.control else BROKEN_MAX
+        over = len(self.seen) >= self.job.points or len(self.tally.broken) >= enough
+        return over or monotonic() > self.until
+
+    def round(self) -> None:
+        """Let everything happen once, and look at some of its moments."""
+        steps, dense = self.recording.steps, _near(self.recording.steps)
+        where = _after_failures(steps) if self.job.control else frozenset[int]()
+        platter = Platter(self.recording.base)
+        for index, step in enumerate(steps):
             platter.apply(index, step)
-            if step.kind == "said" or chance.random() > (0.5 if index in dense else 0.06):
+            share = VISITED_NEAR if index in dense else VISITED
+            if step.kind == "said" or (where and index not in where) or self.chance.random() > share:
                 continue
-            points.add(index)
-            promises = recording.told.as_of(index)
-            for mode, image in _images(platter, chance):
-                tally.modes[mode] += 1
-                if (state := (image.digest, promises.seq)) in seen:
-                    continue
-                seen.add(state)
-                answer = looker.look(image)
-                wrong = promises.broken(answer, known)
-                if wrong and len(tally.broken) < stop_at:
-                    place = f"{recording.name}, step {index} of {len(recording.steps)}, {mode}"
-                    tally.broken.append(f"{place}: {'; '.join(wrong)[:600]} {recording.notes}")
-            if monotonic() > until or len(tally.broken) >= stop_at:
-                break
-    tally.points, tally.states = len(points), len(seen)
-    tally.disks, tally.journals, tally.backups = (
-        len(looker.answers),
-        len(looker.recovered),
-        len(looker.backups),
-    )
+            self._visit(index, platter)
+            if self.is_over():
+                return
+
+    def _visit(self, index: int, platter: Platter) -> None:
+        told = self.recording.told.as_of(index)
+        again = index in self.points
+        self.points.add(index)
+        for mode, kept in mixtures(platter.undecided(), self.chance, again=again):
+            self.tally.built += 1
+            image = platter.build(kept)
+            if (state := (image.digest, told.seq)) in self.seen:
+                continue
+            self.seen.add(state)
+            self.tally.modes[mode] += 1
+            if wrong := told.broken(self.looker.look(image), self.known):
+                self._tell(f"step {index}, {mode}", wrong, image, told)
+
+    def _tell(self, place: str, wrong: Sequence[str], image: Image, told: Promises) -> None:
+        text = f"{self.recording.name}, {place}: {'; '.join(wrong)[:600]} {self.recording.notes}"
+        if self.job.control is None:
+            text += f"; again: python -m tests.faults.specimen {keep(image, told, self.known)}"
+        self.tally.broken.append(text)
 
 
 def _known(recording: Recording, looker: Looker) -> frozenset[str]:
@@ -214,74 +271,13 @@ def _check_model(recording: Recording, tally: Tally) -> None:
 def _near(steps: Sequence[Step]) -> frozenset[int]:
     """The steps next to one that is no write, and those after a failed fsync: there orders matter most."""
     marked = [index for index, step in enumerate(steps) if step.kind in _DENSE]
-    failed = [index for index, step in enumerate(steps) if step.failed]
-    after = (near for index in failed for near in range(index, index + AFTER_A_FAILURE))
-    return frozenset(near for index in marked for near in (index - 1, index, index + 1)) | frozenset(after)
+    near = frozenset(near for index in marked for near in (index - 1, index, index + 1))
+    return near | _after_failures(steps)
 
 
-def _images(platter: Platter, chance: random.Random) -> Iterator[tuple[str, Image]]:
-    undecided = platter.undecided()
-    if not undecided:
-        yield "everything", platter.build({})
-        return
-    for mode in ("nothing", chance.choice(MODES[1:3]), *MODES[3:]):
-        yield mode, platter.build(_ordered(_CHOICES[mode](undecided, chance), undecided))
-
-
-def _everything(undecided: Sequence[Undecided], _: random.Random) -> dict[int, int]:
-    return {item.index: WHOLE for item in undecided}
-
-
-def _prefix(undecided: Sequence[Undecided], chance: random.Random) -> dict[int, int]:
-    return _everything(undecided[: chance.randint(0, len(undecided))], chance)
-
-
-def _subset(undecided: Sequence[Undecided], chance: random.Random) -> dict[int, int]:
-    share = chance.choice((0.1, 0.5, 0.9))
-    return {item.index: WHOLE for item in undecided if chance.random() < share}
-
-
-def _torn_write(undecided: Sequence[Undecided], chance: random.Random) -> dict[int, int]:
-    kept = _prefix(undecided, chance)
-    last = undecided[len(kept) - 1] if kept else undecided[0]
-    if last.sectors:
-        kept[last.index] = (
-            chance.getrandbits(last.sectors)
-            if chance.random() < 0.5
-            else (1 << chance.randint(0, last.sectors)) - 1
-        )
-    return kept
-
-
-def _torn_writes(undecided: Sequence[Undecided], chance: random.Random) -> dict[int, int]:
-    share = chance.choice((0.1, 0.5, 0.9))
-    return {
-        item.index: chance.getrandbits(item.sectors) if item.sectors else WHOLE
-        for item in undecided
-        if chance.random() < share
-    }
-
-
-_CHOICES: Final[dict[str, Callable[[Sequence[Undecided], random.Random], dict[int, int]]]] = {
-    "nothing": lambda _, __: {},
-    "everything": _everything,
-    "a prefix": _prefix,
-    "a subset": _subset,
-    "a torn write": _torn_write,
-    "torn writes": _torn_writes,
-}
-
-
-def _ordered(kept: dict[int, int], undecided: Sequence[Undecided]) -> dict[int, int]:
-    """Drop the names that come, in their folder, behind one that is not there."""
-    missing: set[str] = set()
-    for item in undecided:
-        if item.folder is not None:
-            if item.index not in kept:
-                missing.add(item.folder)
-            elif item.folder in missing:
-                del kept[item.index]
-    return kept
+def _after_failures(steps: Sequence[Step]) -> frozenset[int]:
+    failed = (index for index, step in enumerate(steps) if step.failed)
+    return frozenset(near for index in failed for near in range(index, index + AFTER_A_FAILURE))
 
 
 def _report(seed: int, jobs: Sequence[Job], found: Sequence[Tally]) -> Report:
@@ -305,15 +301,14 @@ def _report(seed: int, jobs: Sequence[Job], found: Sequence[Tally]) -> Report:
             report.broken.append(f"{tally.name}: nothing of it was explored")
         report.notes.append(
             f"{tally.name}: {tally.states:,} states at {tally.points:,} points, {tally.disks:,} disks, "
-            f"{tally.journals:,} journals"
+            f"{tally.opened:,} opened, {tally.journals:,} journals"
         )
     report.points = sum(tally.states for tally in real)
     report.tried = (
-        f"{report.points:,} states ({sum(t.modes.total() for t in real):,} built) at "
-        f"{sum(t.points for t in real):,} points of {len(real)} recordings; "
-        f"{sum(t.disks for t in real):,} different "
-        f"disks opened, {sum(t.journals for t in real):,} different journals and "
-        f"{sum(t.backups for t in real)} "
-        f"backups lived on with and verified deeply"
+        f"{report.points:,} states ({sum(t.built for t in real):,} built) at "
+        f"{sum(t.points for t in real):,} points of {len(real)} recordings; of "
+        f"{sum(t.disks for t in real):,} different disks {sum(t.opened for t in real):,} opened, the others "
+        f"read as one of these; {sum(t.journals for t in real):,} different journals and "
+        f"{sum(t.backups for t in real)} backups lived on with and verified deeply"
     )
     return report

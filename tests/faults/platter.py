@@ -15,6 +15,8 @@ from typing import Final
 from tests.faults.recording import Step
 
 SECTOR: Final = 512
+PAGE: Final = 4_096
+"""Of which the digests are kept: a disk differs from the one before it in a few pages."""
 WHOLE: Final = -1
 """All sectors of a write."""
 
@@ -34,17 +36,64 @@ class _Entry:
 @dataclass(slots=True, eq=False)
 class _File:
     content: bytearray = field(default_factory=bytearray)
+    """What is certain."""
     entries: list[_Entry] = field(default_factory=list[_Entry])
     position: int = 0
-    digest: bytes | None = None
+    pages: "_Pages" = field(default_factory=lambda: _Pages([]))
 
     def sync(self, began: int, *, failed: bool) -> None:
         for entry in self.entries:
             if entry.index < began and not entry.clean:
                 entry.certain, entry.clean = entry.certain or not failed, failed and not entry.certain
         while self.entries and self.entries[0].certain:
-            _apply(self.content, self.entries.pop(0).step, WHOLE)
-            self.digest = None
+            step = self.entries.pop(0).step
+            self.pages.touch(step)
+            _apply(self.content, step, WHOLE)
+
+    def with_these(self, kept: Kept) -> tuple[bytearray, list[bytes]]:
+        """Return the content, and the digests of its pages, if beside what is certain `kept` is there."""
+        certain = self.pages.digested(self.content)
+        if not self.entries:
+            return self.content, certain
+        entries = [entry for entry in self.entries if entry.certain or entry.index in kept]
+        if not entries:
+            return self.content, certain
+        content, pages = bytearray(self.content), _Pages(list(certain))
+        for entry in entries:
+            pages.touch(entry.step)
+            _apply(content, entry.step, WHOLE if entry.certain else kept[entry.index])
+        return content, pages.digested(content)
+
+
+@dataclass(slots=True)
+class _Pages:
+    """The digests of a content's pages, brought up to date where something was written."""
+
+    digests: list[bytes]
+    stale: set[int] = field(default_factory=set[int])
+
+    def touch(self, step: Step) -> None:
+        """A step is going to be applied."""
+        if step.kind == "truncate":
+            self.stale.update(range(step.at // PAGE, len(self.digests)))
+        elif step.data:
+            last = (step.at + len(step.data) - 1) // PAGE
+            self.stale.update(range(min(step.at // PAGE, max(0, len(self.digests) - 1)), last + 1))
+
+    def digested(self, content: bytearray) -> list[bytes]:
+        """Return the digest of each page of the content."""
+        count = -(-len(content) // PAGE)
+        if count == len(self.digests) and not self.stale:
+            return self.digests
+        self.stale.update(range(len(self.digests), count))
+        del self.digests[count:]
+        self.digests += [b""] * (count - len(self.digests))
+        for page in self.stale:
+            if page < count:
+                part = memoryview(content)[page * PAGE : (page + 1) * PAGE]
+                self.digests[page] = blake2b(part, digest_size=16).digest()
+        self.stale.clear()
+        return self.digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +196,12 @@ class Platter:
             if name.index in kept:
                 _rename(names, name)
         files: dict[str, bytes | bytearray] = {}
+        pages: dict[str, list[bytes]] = {}
         whole = blake2b(digest_size=16)
         for path, file in sorted(names.items(), key=lambda item: item[0]):
-            content, digest = _content(file, kept)
-            files[path] = content
-            whole.update(path.encode() + b"\0" + digest)
-        return Image(files=files, digest=whole.digest())
+            files[path], pages[path] = file.with_these(kept)
+            whole.update(b"%s\0%d\0" % (path.encode(), len(files[path])) + b"".join(pages[path]))
+        return Image(files=files, pages=pages, digest=whole.digest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,19 +209,10 @@ class Image:
     """Files as a machine finds them after its power was lost. Valid until the next step."""
 
     files: Mapping[str, bytes | bytearray]
+    pages: Mapping[str, list[bytes]]
+    """The digest of each page of each file."""
     digest: bytes
-
-
-def _content(file: _File, kept: Kept) -> tuple[bytearray, bytes]:
-    entries = [entry for entry in file.entries if entry.certain or entry.index in kept]
-    if not entries:
-        if file.digest is None:
-            file.digest = blake2b(file.content, digest_size=16).digest()
-        return file.content, file.digest
-    content = bytearray(file.content)
-    for entry in entries:
-        _apply(content, entry.step, WHOLE if entry.certain else kept[entry.index])
-    return content, blake2b(content, digest_size=16).digest()
+    """Of everything."""
 
 
 def folder(step: Step) -> str:
