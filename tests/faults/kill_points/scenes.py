@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
+import anyio
 from anyio import to_thread
 
 from store.files import failed_fsync_mark
@@ -24,6 +25,15 @@ from tests.system.sandbox import Sandbox
 KNOWN: Final = frozenset(str(finding) for finding in UNALLOWED)
 
 
+async def nothing(_: Stage) -> None:
+    """Ask nothing."""
+
+
+async def a_journal(stage: Stage) -> None:
+    """Let a life begin and end, of which nothing was asked."""
+    await stage.live(nothing)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """One of them."""
@@ -31,8 +41,8 @@ class Scene:
     name: str
     act: Act
     tables: Tables
-    before: Act | None = None
-    """What is made before, once: with lives of its own, none of which is left."""
+    before: Act | None = a_journal
+    """What is made before, once, with lives of its own; None: there is no journal yet."""
     retires: bool = False
     """Whether what is over may be forgotten: a redelivery is then answered that it was."""
     amiss: Callable[[Stage], Sequence[str]] = lambda _: ()
@@ -62,6 +72,8 @@ PROBE: Final = {
     "attempts": 3,
     "authoritative_absence": True,
 }
+POLL_S: Final = 0.02
+NOT_FOUND: Final = 404
 SAME_KEY: Final = {
     "idempotent": True,
     "dedupe_horizon_s": 3_600,
@@ -379,6 +391,40 @@ async def backup(stage: Stage) -> None:
     await stage.plane.answered()
 
 
+async def dead_letters(stage: Stage) -> None:
+    """The plane parks an event, and an operator has it reported again."""
+
+    def nack(event: Json) -> Json | None:
+        is_it = event["kind"] == "operation.annotated" and "requeue_of" not in event["data"]
+        return {"type": "nack", "seq": event["seq"], "code": "invalid", "message": "?"} if is_it else None
+
+    stage.plane.on_nack = nack
+    made = call("cmd-1", "shop/order", n=1)
+    note = order("cmd-2", "operation.annotate", operation_id=key_of(made), metadata={"title": "a"})
+    await stage.order(made, note)
+    await stage.plane.answered()
+    await stage.plane.until(lambda: said(stage, "operation.annotated"))
+    seq = said(stage, "operation.annotated")[0]["seq"]
+    if await _requeued(stage, seq):
+        await stage.plane.until(lambda: len(said(stage, "operation.annotated")) > 1)
+        stage.facts.add("dead letter requeued")
+    assert len(said(stage, "operation.annotated")) <= 2, said(stage, "operation.annotated")
+
+
+async def _requeued(stage: Stage, seq: int) -> bool:
+    """Have an event reported again, once it is parked; False where it never is.
+
+    A daemon that dies with the nack in hand is welcomed by a plane that has acknowledged what came behind it.
+    """
+    while True:
+        passed = (await stage.spoken(stage.made.status()))["acked_seq"] >= seq
+        if (await stage.spoken(stage.made.post(f"/v1/dead-letters/{seq}/requeue", {})))[0] != NOT_FOUND:
+            return True
+        if passed:
+            return False
+        await anyio.sleep(POLL_S)  # nobody is told when a nack is durable
+
+
 def bad_copies(stage: Stage) -> list[str]:
     """Return what is wrong with each backup that has its name."""
     place = stage.made.root / "look"
@@ -457,6 +503,7 @@ SCENES: Final = (
         name="calls",
         act=calls,
         tables=usual,
+        before=None,
         reached=("operation.succeeded", "operation.failed", "operation.not_executed", "operation.annotated"),
     ),
     Scene(
@@ -506,6 +553,7 @@ SCENES: Final = (
     Scene(name="programs", act=programs, tables=shell, reached=("program readopted",)),
     Scene(name="servers", act=servers, tables=as_it_is),
     Scene(name="triage", act=triage, tables=supervised, reached=("supervisor.verdict",)),
+    Scene(name="dead letters", act=dead_letters, tables=usual, reached=("dead letter requeued",)),
     Scene(name="backup", act=backup, tables=usual, reached=("backup",), amiss=bad_copies),
     Scene(
         name="rollback",

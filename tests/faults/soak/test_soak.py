@@ -1,4 +1,4 @@
-"""What grows is seen, what does not is not; and a soak of a moment runs."""
+"""What grows is seen, and what does not grow is not."""
 
 import os
 from pathlib import Path
