@@ -10,14 +10,17 @@ from contextlib import closing
 from operator import attrgetter
 from typing import Any, Final, cast
 
-from store import chain, schema
+from store import chain, pieces, schema
 from store.digested import (
     DeliveriesCheck,
     GapsCheck,
     ObservationsCheck,
+    PiecesCheck,
+    ShredsCheck,
     TombstonesCheck,
     TracesCheck,
     TriagesCheck,
+    WalksCheck,
 )
 from store.events import CommandAccepted, OperationReconciled, SupervisorVerdict
 from store.findings import Check, Finder, Paged, Progress
@@ -201,8 +204,11 @@ class _Payloads(Paged):
     statement = "verify_payloads"
 
     def look(self, row: Row) -> None:
-        seq, digest, redact, due, payload, kind, body, erased, receipt_seq, *standing = row
+        seq, digest, redact, due, payload, in_pieces, kind, body, erased, receipt_seq, *standing = row
         subject = f"payload {seq}"
+        if in_pieces is not None and not pieces.has_any(self.view.ledger, in_pieces):
+            self.found(subject, f"it names pieces of {in_pieces}, and there are none")
+        payload = pieces.whole(self.view.ledger, payload, in_pieces)
         if body is None:
             self.found(subject, "it belongs to no event")
         elif _frame(body)["data"].get("payload_digest") != digest:
@@ -436,6 +442,9 @@ def bounded() -> tuple[Check, ...]:
         TracesCheck(),
         _Erasures(),
         _Remains(),
+        PiecesCheck(),
+        ShredsCheck(),
+        WalksCheck(),
     )
 
 

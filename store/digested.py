@@ -60,6 +60,49 @@ class GapsCheck(Paged):
             self.found(subject, "they are noted as pruned, and are not, or nothing stands behind them")
 
 
+class PiecesCheck(Paged):
+    """A piece belongs to one payload, or is what is left of one; none is missing before it."""
+
+    name = "pieces"
+    statement = "verify_pieces"
+
+    def look(self, row: Row) -> None:
+        """Look at one row; its content is looked at with its payload."""
+        rowid, of, n, before, is_named, is_shred = row
+        if bool(is_named) == bool(is_shred):
+            self.found(f"piece {rowid}", f"it is one of {of}, which is neither kept nor over, or both")
+        if n != before + 1:
+            self.found(f"piece {rowid}", f"it is number {n} of {of}, and the one before it number {before}")
+
+
+class ShredsCheck(Paged):
+    """What is still to be removed is there."""
+
+    name = "shreds"
+    statement = "verify_shreds"
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        of, is_left = row
+        if not is_left:
+            self.found(f"shreds of {of}", "nothing of it is left")
+
+
+class WalksCheck(Paged):
+    """A row that no event repeats matches its own digest; its command is still to be answered."""
+
+    name = "walks"
+    statement = "verify_walks"
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        command, command_id, receipt_seq, *values, digest = row
+        if row_digest(command_id, *values) != digest:
+            self.found(f"walk of command {command}", "it does not match its digest")
+        if receipt_seq is not None:
+            self.found(f"walk of command {command}", "the command has its receipt")
+
+
 class TombstonesCheck(Paged):
     """A row that no event repeats matches its own digest; what it stands for is gone."""
 

@@ -1,4 +1,4 @@
-"""Erases content: a bounded step with each commit, from where the last one ended.
+"""Erases content: a bounded step with each commit (`store.pace`), from where the last one ended.
 
 Part of `store`; imports its own modules. Runs in the owner's thread, within the open transaction.
 
@@ -7,7 +7,8 @@ command as it was received, because it has to be sent to the provider. An operat
 on it, the seq of its receipt; when that is acknowledged, the row's body becomes NULL. And whole **commands**,
 on demand (`run.erase`): their data, the bodies of all their events, and what the projections repeat of them.
 Identities, outcomes, digests and the chain stay; of each event, what the projections are made of
-(`cuts.stripped`) stands in `remains` from then on.
+(`cuts.stripped`) stands in `remains` from then on. A run is walked page by page: each page says which of its
+commands are to go, and what went before is never looked at again.
 
 SQLite (`secure_delete`) writes zeros over what is erased. Old copies of its pages stand in the `-wal` until
 that is emptied: see `store.writer`.
@@ -15,22 +16,25 @@ that is emptied: see `store.writer`.
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from store import chain
+from store import chain, pieces
 from store.cuts import stripped
 from store.events import SupervisorVerdict
-from store.head import Ledger
+from store.head import Ledger, row_digest
+from store.pace import STEP_BYTES, Budget
 from store.projection import erasable
-from store.records import TOOL_CALL, OperationId
-from store.tables import RUN_END, OperationRow, find_operation
+from store.records import TOOL_CALL, CommandId, OperationId
+from store.tables import RUN_END, OperationRow, Row, find_operation
 from store.wire import as_json, from_json
 
 ERASED_MAX: Final = 64
 """Payloads, or commands, erased with one commit, some ten microseconds each, or some hundred."""
-ERASED_BYTES_MAX: Final = 1_048_576
-"""What is overwritten with one commit, unless one payload alone is larger."""
+AT_ONCE: Final = 8
+"""Commands of a run that are erased with the commit that hears of them, however long that takes."""
+WALKED: Final = 64
+"""Commands of a run that one page looks at."""
 VERDICTS_MAX: Final = 256
 """A supervisor's verdicts of one run that are looked at when something of it was erased."""
 KEPT_MAX: Final = 64
@@ -43,9 +47,11 @@ class Debt:
 
     waiting: bool
     due: bool
+    demanded: bool
+    """Whether somebody has asked for some of it, and waits; or it is left of what was."""
 
 
-NO_DEBT: Final = Debt(waiting=False, due=False)
+NO_DEBT: Final = Debt(waiting=False, due=False, demanded=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,93 +59,161 @@ class Erased:
     """What one step erased."""
 
     anything: bool
-    demanded: bool
-    """Whether somebody has asked for it, and waits."""
+    secret: bool
+    """Whether the `-wal` may hold copies of it that must not stay."""
+    recorded: bool
+    """Whether something of the events went, or of what the projections repeat of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunErasure:
-    """What a demand to erase a run comes to: operations that are erased with this commit or the next ones."""
+    """How far the erasure of a run has come: operations that are erased with this commit or the next ones."""
 
-    erased: int
-    unsettled: int
+    erased: int = 0
+    unsettled: int = 0
     """Kept, because somebody may have to look at them."""
-    unacknowledged: int
+    unacknowledged: int = 0
     """Kept, because the plane has not acknowledged all of their events."""
-    kept: tuple[OperationId, ...]
+    kept: tuple[OperationId, ...] = ()
     """The first of those that are kept, at most `KEPT_MAX`."""
+    after: int | None = None
+    """Where the next page begins; None: that was the last one."""
+
+
+BEGIN: Final = RunErasure(after=0)
+"""Nothing of the run was looked at yet."""
 
 
 def erase(ledger: Ledger) -> Erased:
-    """Erase the oldest of what is due."""
-    commands = _erase_commands(ledger)
-    secrets = _erase_secrets(ledger)
-    return Erased(anything=commands or secrets, demanded=commands)
+    """Erase the oldest of what is due, and some of what is left of it."""
+    budget = ledger.pace.budget()
+    commands = _erase_commands(ledger, budget)
+    secrets = _erase_secrets(ledger, budget)
+    swept, secret = pieces.sweep(ledger, budget)
+    if commands or secrets or swept:
+        ledger.pace.used()
+    return Erased(
+        anything=commands or secrets or swept, secret=commands or secrets or secret, recorded=commands
+    )
 
 
 def debt(ledger: Ledger) -> Debt:
     """Return what is still to be erased. Looks at one entry of an index or two."""
-    if ledger.execute("next_erasure").fetchone() is not None:
-        return Debt(waiting=True, due=True)
+    if ledger.shreds or ledger.execute("next_erasure").fetchone() is not None:
+        return Debt(waiting=True, due=True, demanded=True)
     row = None if ledger.head.key_check is None else ledger.execute("next_due").fetchone()
-    return NO_DEBT if row is None else Debt(waiting=True, due=row[0] <= ledger.head.acked_seq)
+    if row is None:
+        return NO_DEBT
+    return Debt(waiting=True, due=row[0] <= ledger.head.acked_seq, demanded=False)
 
 
 # ------------------------------------------------------------ secrets
 
 
-def _erase_secrets(ledger: Ledger) -> bool:
+def _erase_secrets(ledger: Ledger, budget: Budget) -> bool:
     if ledger.head.key_check is None:
         return False  # no contract has withheld anything yet
-    erased = size = 0
+    erased = 0
     for seq, length in ledger.execute("due", (ledger.head.acked_seq, ERASED_MAX)).fetchall():
-        size += length
-        if erased and size > ERASED_BYTES_MAX:
+        if budget.full:
             break
-        ledger.execute("erase", (seq,))
+        _erase_payload(ledger, seq)
+        budget.take(length)
         erased += 1
     return erased > 0
+
+
+def _erase_payload(ledger: Ledger, seq: int) -> None:
+    pieces.let_go(ledger, seq, secret=True)
+    ledger.execute("erase", (seq,))
 
 
 # ------------------------------------------------------------ commands
 
 
-def demand(ledger: Ledger, run: int) -> RunErasure:
-    """Have the settled and acknowledged commands of a run erased, by this commit and the next ones.
+def demand(ledger: Ledger, run: int, so_far: RunErasure) -> RunErasure:
+    """Have settled and acknowledged commands of a run erased, by this commit and the next ones: a page of it.
 
     That a run was ended, and how, is an outcome, and stays.
     """
-    erased = unsettled = unacknowledged = 0
-    kept: list[OperationId] = []
-    acked = ledger.head.acked_seq
-    for command, kind, operation_id, receipt_seq in ledger.execute("commands_to_erase", (run,)).fetchall():
-        if kind != TOOL_CALL:
-            if (
-                kind != RUN_END
-                and receipt_seq is not None
-                and max(_with_copies(ledger, (receipt_seq,))) <= acked
-            ):
-                ledger.execute("demand_erasure", (command,))
-            continue
-        row = find_operation(ledger, operation_id)
-        assert row is not None, "a call that was accepted has an operation"
-        is_over = erasable(row.record)
-        if is_over and _is_acknowledged(ledger, row, acked):
+    budget = ledger.pace.budget()
+    ledger.pace.used()
+    rows = ledger.execute("commands_to_erase", (run, so_far.after, WALKED)).fetchall()
+    for looked, (command, kind, operation_id, receipt_seq, is_left) in enumerate(rows):
+        if looked > AT_ONCE and budget.spent:
+            return so_far
+        if is_left and kind == TOOL_CALL:
+            so_far = _demand_call(ledger, command, operation_id, so_far)
+        elif is_left and kind != RUN_END and _is_answered(ledger, receipt_seq):
             ledger.execute("demand_erasure", (command,))
-            erased += 1
-            continue
-        unsettled += not is_over
-        unacknowledged += is_over
-        kept.append(row.record.operation_id)
+        so_far = replace(so_far, after=command)
+    return so_far if len(rows) == WALKED else replace(so_far, after=None)
+
+
+def _is_answered(ledger: Ledger, receipt_seq: int | None) -> bool:
+    """Whether the plane has the receipt of a command that is no call."""
+    return receipt_seq is not None and max(_with_copies(ledger, (receipt_seq,))) <= ledger.head.acked_seq
+
+
+def walk_row(row: Row) -> RunErasure:
+    """Return how far the erasure of a run had come."""
+    after, erased, unsettled, unacknowledged, kept = row
     return RunErasure(
-        erased=erased, unsettled=unsettled, unacknowledged=unacknowledged, kept=tuple(kept[:KEPT_MAX])
+        erased=erased,
+        unsettled=unsettled,
+        unacknowledged=unacknowledged,
+        kept=tuple(json.loads(kept)),
+        after=after if after >= 0 else None,
     )
+
+
+def walk_values(command_id: CommandId, walk: RunErasure) -> tuple[object, ...]:
+    """Return what `set_walk` takes. A walk that has come to its end has no command to go on after: -1."""
+    after = -1 if walk.after is None else walk.after
+    values = (after, walk.erased, walk.unsettled, walk.unacknowledged, json.dumps(walk.kept))
+    return (*values, row_digest(command_id, *values), command_id)
+
+
+def _demand_call(ledger: Ledger, command: int, operation_id: OperationId, so_far: RunErasure) -> RunErasure:
+    row = find_operation(ledger, operation_id)
+    assert row is not None, "a call that was accepted has an operation"
+    is_over = erasable(row.record)
+    if is_over and _is_acknowledged(ledger, row, ledger.head.acked_seq):
+        ledger.execute("demand_erasure", (command,))
+        return replace(so_far, erased=so_far.erased + 1)
+    return replace(
+        so_far,
+        unsettled=so_far.unsettled + (not is_over),
+        unacknowledged=so_far.unacknowledged + is_over,
+        kept=(*so_far.kept, row.record.operation_id)[:KEPT_MAX],
+    )
+
+
+def goes_at_once(ledger: Ledger) -> bool:
+    """Whether all that was demanded goes with the present commit, and is gone when that is durable."""
+    due = ledger.execute("erasures_due", (AT_ONCE + 1,)).fetchall()
+    if ledger.shreds or len(due) > AT_ONCE:
+        return False
+    size = 0
+    for _, operation_id, accepted_seq, receipt_seq in due:
+        row = None if operation_id is None else find_operation(ledger, operation_id)
+        seqs = (accepted_seq, receipt_seq) if row is None else _events_of(ledger, row)
+        for seq in _with_copies(ledger, seqs):
+            length, in_pieces = ledger.execute("weight", (seq,)).fetchone()
+            size += length
+            if in_pieces or size > STEP_BYTES:
+                return False
+    return True
+
+
+def _events_of(ledger: Ledger, row: OperationRow) -> tuple[int, ...]:
+    return tuple(event[0] for event in ledger.execute("events_to_prune", (row.id,)))
 
 
 def _is_acknowledged(ledger: Ledger, row: OperationRow, acked: int) -> bool:
     """Whether the plane has all of the operation's events, and each of their commands its receipt."""
     events = ledger.execute("events_to_prune", (row.id,)).fetchall()
-    commands = {command for _, _, command in events if command is not None}
+    commands = {event[2] for event in events if event[2] is not None}
     receipts = (ledger.execute("receipt_of", (command,)).fetchone()[0] for command in commands)
     return events[-1][0] <= acked and all(seq is not None and seq <= acked for seq in receipts)
 
@@ -150,24 +224,27 @@ def is_erased(ledger: Ledger, command: int) -> bool:
     return row is not None and row[0] == 1
 
 
-def _erase_commands(ledger: Ledger) -> bool:
+def _erase_commands(ledger: Ledger, budget: Budget) -> bool:
     erased = size = 0
     runs: set[int] = set()
     for command, operation_id, accepted_seq, receipt_seq in ledger.execute(
         "erasures_due", (ERASED_MAX,)
     ).fetchall():
+        if size > STEP_BYTES or (erased >= AT_ONCE and budget.spent):
+            break
         row = None if operation_id is None else find_operation(ledger, operation_id)
         if row is not None and row.command == command:
-            size += _erase_operation(ledger, row)
+            length = _erase_operation(ledger, row)
             runs.add(row.run)
         else:
-            size += _erase_events(ledger, (accepted_seq, receipt_seq))
+            length = _erase_events(ledger, (accepted_seq, receipt_seq))
             ledger.execute("erasure_done", (command,))
+        budget.take(length)
+        size += length
         erased += 1
-        if size > ERASED_BYTES_MAX:
-            break
     for run in runs:
         _erase_verdicts(ledger, run)
+    ledger.vanishing |= erased > 0
     return erased > 0
 
 
@@ -191,8 +268,8 @@ def _erase_operation(ledger: Ledger, row: OperationRow) -> int:
         ledger.execute("delete_erasure", (row.command,))  # it was taken up again meanwhile
         return 0
     events = ledger.execute("events_to_prune", (row.id,)).fetchall()
-    size = _erase_events(ledger, tuple(seq for seq, _, _ in events))
-    for command in {row.command, *(command for _, _, command in events)}:
+    size = _erase_events(ledger, tuple(event[0] for event in events))
+    for command in {row.command, *(event[2] for event in events)}:
         ledger.execute("erasure_done", (command,))
     ledger.execute("erase_operation", (row.id,))
     ledger.execute("delete_observations", (row.id,))
@@ -220,7 +297,7 @@ def _erase_events(ledger: Ledger, seqs: tuple[int, ...]) -> int:
             size += len(body)
         payload = ledger.execute("payload", (seq,)).fetchone()
         if payload is not None and payload[0] is not None:
-            ledger.execute("erase", (seq,))
+            _erase_payload(ledger, seq)
             size += len(payload[0])
     return size
 

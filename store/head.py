@@ -1,21 +1,22 @@
 """How far the journal has come: its one row, held in memory while it is open.
 
-Part of `store`; imports its errors, records, lifecycle and statements. The row is read at open, kept by the
-owner's thread, and written once by each commit that writes; so the counts and the chain cost no query, and
-every commit rewrites the page that says whose file this is.
+Part of `store`; imports its errors, records, lifecycle, pace and statements. The row is read at open, kept by
+the owner's thread, and written once by each commit that writes; so the counts and the chain cost no query,
+and every commit rewrites the page that says whose file this is.
 """
 
 import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
 from store import chain
 from store.keys import DigestKey
 from store.lifecycle import State
+from store.pace import Pace
 from store.records import Chain, Fence, JournalId, RunId, Timestamp
 from store.statements import STATEMENTS
 
@@ -184,6 +185,15 @@ class Ledger:
 
     rewritten: int = 0
     """How often something that was recorded was erased: what was read of it before does not hold any more."""
+
+    shreds: bool = True
+    """Whether there may be pieces of what is over (`store.pieces`)."""
+
+    vanishing: bool = False
+    """Whether somebody waits until what he had erased is in no file any more."""
+
+    pace: Pace = field(default_factory=Pace)
+    """How much is pruned or erased with one commit."""
 
     def execute(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run the statement `name` of `store/sql/`."""

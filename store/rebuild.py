@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, cast
 
-from store import schema
+from store import pieces, schema
 from store.batches import Batches
 from store.errors import ScratchFailed
 from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused, EventData
@@ -149,8 +149,7 @@ class Rebuilt:
         """Return the `data` of the command that an event is the receipt of: it alone says how a run ended."""
         self._guarded(self.ledger.catch_up)
         accepted = self.ledger.execute("acceptance_of", (row[3],)).fetchone()
-        found = None if accepted is None else view.ledger.execute("payload", accepted).fetchone()
-        return None if found is None else found[0]
+        return None if accepted is None else pieces.payload(view.ledger, *accepted)
 
     def _seed(self, view: View) -> None:
         """Begin with what pruned events have left of their runs."""

@@ -20,27 +20,30 @@ Three things are left behind, each under a digest of its own, because no event r
 A pass goes once over the commands from the oldest on, then over the events that belong to no command, then
 over the tombstones whose own time is over, and then hands free pages back to the file system. It forgets
 where it was when the process ends: the next one begins anew, and passes what it cannot prune in pages.
+
+A step is bounded by time and by bytes (`store.pace`), and begins nothing once either is used up; the smallest
+thing that it does is one command. Long payloads stand in pieces, which later commits remove (`store.pieces`).
 """
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from store import pieces
+from store.connection import PAGE_BYTES
 from store.events import SupervisorVerdict
 from store.head import Ledger, row_digest
 from store.lifecycle import Source, is_erasable, is_settled
+from store.pace import Budget
 from store.projection import standing_of
 from store.records import COMPENSATION_PREFIX, TOOL_CALL, OperationId, Timestamp, timestamp
 from store.tables import OperationRow, Row, find_operation
 from store.transaction import Transaction
 
-STEP_S: Final = 0.002
-"""A step begins nothing new after this: some six commands. What it writes takes its commit, and the next
-checkpoint, about twice as long again; together that stays below the 20 ms for which a commit may be held
-up."""
 LOOKED_AT: Final = 64
 """Rows that a step looks at before it looks at the clock again."""
 VACUUM_PAGES: Final = 16
@@ -86,14 +89,16 @@ class Step:
 class _Tally:
     """Counts what a step does, and says when it is long enough."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._until = clock() + STEP_S
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self.commands = self.events = self.tombstones = self.pages = 0
 
     @property
     def spent(self) -> bool:
-        return self._clock() >= self._until
+        return self._budget.spent
+
+    def overwritten(self, count: int) -> None:
+        self._budget.take(count)
 
 
 class Retention:
@@ -105,6 +110,8 @@ class Retention:
         self._phases: Final = (self._commands, self._loose, self._loose_of_runs, self._graves, self._vacuum)
         self._phase = 0
         self._after: tuple[int, int] = (0, 0)
+        self._forgotten: deque[int] = deque()
+        """Runs of which nothing may be left."""
 
     def step(self, tx: Transaction) -> Step:
         """Go on with the pass for some milliseconds; the step after a finished one begins the next pass.
@@ -113,7 +120,8 @@ class Retention:
         """
         if tx.fence is not None:
             return Step(finished=True)
-        tally = _Tally(self._clock)
+        tx.ledger.pace.used()
+        tally = _Tally(tx.ledger.pace.budget(self._clock))
         while not tally.spent:
             if self._phases[self._phase](tx, tally):
                 continue
@@ -169,19 +177,22 @@ class Retention:
         return len(rows) == LOOKED_AT
 
     def _graves(self, tx: Transaction, tally: _Tally) -> bool:
+        while self._forgotten:
+            self._forgotten.extend(_forget_run(tx.writing(), self._forgotten.popleft()))
+            if tally.spent:
+                return True
         cutoff = timestamp(tx.now - self._settings.tombstones)
         rows = tx.ledger.execute("oldest_tombstones", (LOOKED_AT,)).fetchall()
         for rowid, run, pruned_at in rows:
             if pruned_at >= cutoff:
-                return False
-            ledger = tx.writing()
-            ledger.execute("delete_tombstone", (rowid,))
+                return bool(self._forgotten)
+            tx.writing().execute("delete_tombstone", (rowid,))
             tally.tombstones += 1
             if run is not None:
-                _forget_run(ledger, run)
+                self._forgotten.append(run)
             if tally.spent:
                 return True
-        return len(rows) == LOOKED_AT
+        return bool(self._forgotten) or len(rows) == LOOKED_AT
 
     def _vacuum(self, tx: Transaction, tally: _Tally) -> bool:
         connection = tx.ledger.connection
@@ -192,6 +203,7 @@ class Retention:
         # it hands back one page for each row that is fetched
         tx.writing().connection.execute(f"PRAGMA incremental_vacuum({count})").fetchall()
         tally.pages += count
+        tally.overwritten(count * PAGE_BYTES)
         return True
 
     # ------------------------------------------------------------ what may go
@@ -273,11 +285,11 @@ def _prune(tx: Transaction, pruning: _Pruning, tally: _Tally) -> None:
             runs[run] = None
     for run in runs:
         _trace(ledger, run)
-    _delete_events(ledger, pruning.seqs)
+    _delete_events(ledger, pruning.seqs, tally)
     if pruning.operation is not None:
         _delete_operation(ledger, pruning.operation)
     for command in pruning.commands:
-        for statement in ("delete_deliveries", "delete_erasure", "delete_command"):
+        for statement in ("delete_deliveries", "delete_erasure", "delete_walk", "delete_command"):
             ledger.execute(statement, (command,))
     tally.commands += len(pruning.commands)
     tally.events += len(pruning.seqs)
@@ -312,15 +324,17 @@ def _prune_events(tx: Transaction, seqs: Sequence[int], run: int | None, tally: 
     ledger = tx.writing()
     if run is not None:
         _trace(ledger, run)
-    _delete_events(ledger, seqs)
+    _delete_events(ledger, seqs, tally)
     tally.events += len(seqs)
 
 
-def _delete_events(ledger: Ledger, seqs: Sequence[int]) -> None:
+def _delete_events(ledger: Ledger, seqs: Sequence[int], tally: _Tally) -> None:
     """Remove events, in ascending order, and all that is kept beside them."""
     for first, last in _stretches(seqs):
         _open_gap(ledger, first, last)
     for seq in seqs:
+        tally.overwritten(ledger.execute("weight", (seq,)).fetchone()[0])
+        pieces.let_go(ledger, seq, secret=False)
         for statement in ("delete_dead_letter", "delete_payload", "delete_remains", "delete_event"):
             ledger.execute(statement, (seq,))
 
@@ -356,12 +370,11 @@ def _delete_operation(ledger: Ledger, row: OperationRow) -> None:
     ledger.head = ledger.head.moved(row.record.state, None)
 
 
-def _forget_run(ledger: Ledger, run: int) -> None:
-    """Remove a run of which nothing is left, and those that only it has resumed."""
+def _forget_run(ledger: Ledger, run: int) -> list[int]:
+    """Remove a run of which nothing is left. Returns those that it has resumed: they may be next."""
     if ledger.execute("is_run_in_use", {"run": run}).fetchone()[0]:
-        return
+        return []
     resumed = [each for (each,) in ledger.execute("resumed_by_rowid", (run,))]
     for statement in ("delete_trace", "delete_triage", "delete_run_links", "delete_run"):
         ledger.execute(statement, (run,))
-    for each in resumed:
-        _forget_run(ledger, each)
+    return resumed

@@ -130,7 +130,7 @@ CREATE TABLE payloads (
   digest TEXT NOT NULL,
   redact TEXT,
   due INTEGER,
-  body BLOB,
+  body BLOB, pieces INTEGER,
   CHECK (due IS NULL OR (redact IS NOT NULL AND body IS NOT NULL))
 ) STRICT;
 
@@ -232,6 +232,29 @@ CREATE TABLE marks (
   digest TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE pieces (
+  id INTEGER PRIMARY KEY,
+  of INTEGER NOT NULL,
+  n INTEGER NOT NULL CHECK (n > 0),
+  body BLOB NOT NULL,
+  UNIQUE (of, n)
+) STRICT;
+
+CREATE TABLE shreds (
+  of INTEGER PRIMARY KEY,
+  secret INTEGER NOT NULL CHECK (secret IN (0, 1))
+) STRICT;
+
+CREATE TABLE walks (
+  command INTEGER PRIMARY KEY REFERENCES commands (id),
+  after INTEGER NOT NULL,
+  erased INTEGER NOT NULL,
+  unsettled INTEGER NOT NULL,
+  unacknowledged INTEGER NOT NULL,
+  kept TEXT NOT NULL,
+  digest TEXT NOT NULL
+) STRICT;
+
 CREATE INDEX commands_open ON commands (accepted_seq) WHERE receipt_seq IS NULL;
 
 CREATE INDEX commands_open_of_run ON commands (run, accepted_seq) WHERE receipt_seq IS NULL;
@@ -281,6 +304,10 @@ CREATE INDEX events_of_command ON events (command) WHERE command IS NOT NULL AND
 CREATE UNIQUE INDEX dead_letters_requeued ON dead_letters (requeued_as) WHERE requeued_as IS NOT NULL;
 
 CREATE INDEX dead_letters_parked ON dead_letters (seq) WHERE requeued_as IS NULL;
+
+CREATE UNIQUE INDEX payloads_in_pieces ON payloads (pieces) WHERE pieces IS NOT NULL;
+
+CREATE INDEX operations_inferred ON operations (effect_by) WHERE effect_by = 'supervisor';
 
 CREATE VIEW command_rows AS
 SELECT

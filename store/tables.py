@@ -33,6 +33,7 @@ from store.records import (
 )
 
 RUN_END: Final = "run.end"
+RUN_ERASE: Final = "run.erase"
 
 # Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3
 # first looks for an adapter, at several microseconds each.

@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from store import consequences, erasure
+from store import consequences, erasure, pieces
 from store.cuts import stripped
-from store.erasure import RunErasure
+from store.erasure import BEGIN, RunErasure
 from store.errors import ImpossibleEvent
 from store.events import (
     CommandAccepted,
@@ -41,6 +41,7 @@ from store.records import (
 )
 from store.sealing import Address, Seal, Sealed, key_of, with_members
 from store.tables import (
+    RUN_ERASE,
     CommandRow,
     OperationRow,
     Place,
@@ -216,17 +217,36 @@ class Transaction(View):
             ledger = self._write()
             ledger.head = replace(ledger.head, plane_frame_bytes_max=value)
 
-    def erase_run(self, run_id: RunId) -> RunErasure:
-        """Erase arguments, results and notes of the run's settled and acknowledged operations.
+    def erase_run(self, run_id: RunId, so_far: RunErasure = BEGIN) -> RunErasure:
+        """Erase arguments, results and notes of the run's settled and acknowledged operations: a page of it.
 
-        Those of `ERASED_MAX` commands are gone from the file and its `-wal` when this unit is durable; of a
-        larger run, the rest goes with the commits that follow.
+        Returns how far that is, to be handed in with the next page. What it names goes with this commit and
+        the next ones: see `vanishes`.
         """
         ledger = self._write()
         row = ledger.execute("run", (run_id,)).fetchone()
-        if row is None:
-            return RunErasure(erased=0, unsettled=0, unacknowledged=0, kept=())
-        return erasure.demand(ledger, row[0])
+        return replace(so_far, after=None) if row is None else erasure.demand(ledger, row[0], so_far)
+
+    def vanishes(self) -> bool:
+        """Whether all that was to be erased is in no file any more once this unit is durable.
+
+        Where it is not, to ask again in another unit is what erases more of it. A backup that is being made
+        keeps the `-wal` as it is until then.
+        """
+        ledger = self._write()
+        if not erasure.goes_at_once(ledger):
+            return False
+        ledger.vanishing = True
+        return True
+
+    def walk(self, command_id: CommandId) -> RunErasure | None:
+        """Return how far the erasure has come that a command asked for; None where it has not begun."""
+        row = self.ledger.execute("walk", (command_id,)).fetchone()
+        return None if row is None else erasure.walk_row(row)
+
+    def set_walk(self, command_id: CommandId, walk: RunErasure) -> None:
+        """Remember how far the erasure has come that a command asked for."""
+        self._write().execute("set_walk", erasure.walk_values(command_id, walk))
 
     def end_run(self, run_id: RunId, outcome: str | None) -> None:
         """Let the run take no more calls. The receipt of a `run.end` does the same by itself."""
@@ -284,6 +304,8 @@ class Transaction(View):
         sealed = self._seal(draft, data, address, terminal=True)
         payload = self.command_payload(record.command_id)
         ledger = self._write()
+        if record.kind == RUN_ERASE:
+            ledger.execute("delete_walk", (command.id,))
         event = self._insert(sealed, project_command(ledger, sealed.fact, data, command, payload))
         if record.run_id is not None:
             self._follow(consequences.of_run(ledger, command.run, record.run_id))
@@ -378,7 +400,7 @@ class Transaction(View):
             digest = getattr(sealed.fact.data, "payload_digest", None)
             # a result is recorded without what the contract withholds, and stays
             redact = _as_text(sealed.redact) if isinstance(sealed.fact.data, CommandAccepted) else None
-            ledger.execute("insert_payload", (event.seq, digest, redact, sealed.payload))
+            pieces.keep(ledger, event.seq, digest, redact, sealed.payload)
         ledger.head = replace(ledger.head, last_seq=event.seq, chain=event.chain)
         self.appended.append(event)
         return event

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeVar
 
+from store import pieces
 from store.delegation import Delegation, delegation
 from store.erasure import is_erased
 from store.head import Ledger
@@ -181,7 +182,8 @@ class View:
         row = self.ledger.execute("command_data", (command.accepted_seq,)).fetchone()
         if row is None:
             return None
-        redact, body = row
+        redact, *content = row
+        body = pieces.whole(self.ledger, *content)
         return StoredData(body=body, redact=() if redact is None else tuple(json.loads(redact)))
 
     def open_commands(self, run_id: RunId | None, after_seq: int, limit: int) -> tuple[CommandRecord, ...]:
@@ -414,8 +416,7 @@ class View:
         return None if row is None else Chain(row[2])
 
     def _payload(self, seq: int) -> bytes | None:
-        row = self.ledger.execute("payload", (seq,)).fetchone()
-        return None if row is None else row[0]
+        return pieces.payload(self.ledger, seq)
 
     def _result_of_event(self, seq: int) -> bytes | None:
         row = self.ledger.execute("body", (seq,)).fetchone()

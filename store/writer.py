@@ -154,7 +154,7 @@ class Writer:
         """Run the units in one transaction, and return when it is on the disk. Raises `JournalFailed`."""
         self._check_files()
         self.look()
-        during = "begin"
+        during, began = "begin", time.perf_counter()
         try:
             self.ledger.connection.execute("BEGIN IMMEDIATE")
             during = "a statement"
@@ -172,11 +172,12 @@ class Writer:
             self.ledger.connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._failed(error, during) from error
-        self.holds_erased |= erased.anything
-        self.ledger.rewritten += erased.demanded
+        self.ledger.pace.told(time.perf_counter() - began)
+        self.holds_erased |= erased.secret
+        self.ledger.rewritten += erased.recorded
         if done.wrote or erased.anything:
             self._after_commit()
-        if erased.demanded and not owing.due and not self.held:
+        if self.ledger.vanishing and not owing.demanded and not self.held:
             self._empty_wal()  # whoever waits for this commit is told that it is gone
         return Committed(
             outcomes=done.outcomes,
@@ -306,7 +307,7 @@ class Writer:
                 raise JournalFailed("close", f"{self._unclean}: {error.strerror}") from error
         self._copy("TRUNCATE")
         self._wal_bytes = self._wal_bytes_before = 0
-        self.holds_erased = False
+        self.holds_erased = self.ledger.vanishing = False
 
     def give_up(self) -> None:
         """Get ready for a close after a failure, which writes nothing: for the mark, where it would be wrong.

@@ -29,7 +29,7 @@ from driver.engine.annotations import record_annotation
 from driver.engine.approvals import record_decision
 from driver.engine.capacity import overfull
 from driver.engine.endings import end_at_rest
-from driver.engine.erasing import record_erasure
+from driver.engine.erasing import begin_erasure
 from driver.engine.history import runs
 from driver.engine.proof import asked_for, compensation_of, operation_of
 from driver.engine.queue import Waiting
@@ -200,7 +200,7 @@ def _triage(tx: Transaction, given: Given, data: TriageData) -> Done:
 
 def _erase(tx: Transaction, given: Given, data: EraseData) -> Done:
     del data
-    return Done(receipt=record_erasure(tx, given.run_id))
+    return Done(receipt=begin_erasure(tx, given.command_id, given.run_id))
 
 
 ALWAYS: Final[Mapping[str, Family]] = {

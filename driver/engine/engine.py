@@ -9,13 +9,14 @@ from collections.abc import Mapping
 import anyio
 from anyio.abc import TaskStatus
 
-from driver.core.commands import CompensateData, ProbeData, RetryData, RunCompensateData
+from driver.core.commands import CompensateData, EraseData, ProbeData, RetryData, RunCompensateData
 from driver.engine.alarms import raise_alarms
 from driver.engine.chronicle import tell
 from driver.engine.commands import Commands, Family
 from driver.engine.compensating import CompensateCommand, Compensator, RunCompensateCommand
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
 from driver.engine.dispatcher import Dispatcher
+from driver.engine.erasures import Eraser
 from driver.engine.errands import Carry, Errands
 from driver.engine.fences import Fences
 from driver.engine.intake import Intake
@@ -49,6 +50,7 @@ class Engine:
         compensator = Compensator(around, self.dispatcher)
         self._compensate_command = CompensateCommand(around, compensator)
         self._run_compensate_command = RunCompensateCommand(around, self.dispatcher, compensator)
+        self._eraser = Eraser(around.journal, around.posture)
         self.remedies = Remedies(
             {
                 "probe": lambda view, record: prober.refusal(view, record.operation_id) is None,
@@ -121,6 +123,7 @@ class Engine:
     def _carriers(self) -> Mapping[str, Carry]:
         """What carries out the commands whose receipt comes later."""
         return {
+            EraseData.KIND: self._eraser.carry,
             ProbeData.KIND: self._probe_command.carry,
             RetryData.KIND: self._retry_command.carry,
             CompensateData.KIND: self._compensate_command.carry,

@@ -6,8 +6,9 @@ Theory of operation
 -------------------
 An errand is an accepted command without a receipt that is no call. It is in the journal, and nothing of it
 is anywhere else: a process life takes up what the earlier ones left open, in the order of acceptance, once
-the plane has confirmed the history. What carries one out (`Carry`) is therefore given the same errand again
-after a crash, at any point of it, and derives from the journal how far it had come; it does nothing twice.
+the plane has confirmed the history; but what only erases waits for nobody. What carries one out (`Carry`) is
+therefore given the same errand again after a crash, at any point of it, and derives from the journal how far
+it had come; it does nothing twice.
 
 `Errands` commits the receipt that it returns. A drain abandons what is under way, to be taken up again.
 """
@@ -22,7 +23,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from driver.core.commands import CommandData, InvalidData, ToolCallData, parse_data
+from driver.core.commands import CommandData, EraseData, InvalidData, ToolCallData, parse_data
 from driver.core.strictjson import loads
 from driver.engine.commands import Receipt
 from driver.engine.surroundings import Surroundings
@@ -97,13 +98,27 @@ class Errands:
     def take(self, errand: Errand) -> None:
         """Carry out a command that was accepted durably."""
         self._waiting.append(errand)
-        self.pump()
+        if self._may_begin(errand):
+            self.pump()
 
     def pump(self) -> None:
         """Begin what waits, if the daemon may act now. To be called when the posture changes."""
-        while self._tasks is not None and self._waiting and self._posture.may_dispatch:
-            self._under_way += 1
-            self._tasks.start_soon(self._carry, self._waiting.popleft())
+        if self._tasks is None:
+            return
+        waiting = deque[Errand]()
+        while self._waiting:
+            errand = self._waiting.popleft()
+            if self._may_begin(errand):
+                self._under_way += 1
+                self._tasks.start_soon(self._carry, errand)
+            else:
+                waiting.append(errand)
+        self._waiting.extend(waiting)
+
+    def _may_begin(self, errand: Errand) -> bool:
+        if isinstance(errand.data, EraseData):
+            return self._posture.fence is None
+        return self._posture.may_dispatch
 
     async def _carry(self, errand: Errand) -> None:
         self._boundary("errand.taken")

@@ -76,6 +76,13 @@ class Incidents(Published):
     duplicated: Count
 
 
+class Gateway(Published):
+    """The front door for agents; `listen` is its address over TCP, if it has one."""
+
+    connections: Count
+    listen: str | None
+
+
 class Status(Published):
     """The daemon. Every state has its count."""
 
@@ -92,6 +99,7 @@ class Status(Published):
     dead_letters: Count
     incidents: Incidents
     journal: JournalFile
+    gateway: Gateway | None
     fence: str | None
     integrity: str
     fault_injection: list[str]
@@ -388,10 +396,10 @@ class Kept(Published):
 
 
 class Erased(RunCommand):
-    """What an erasure came to."""
+    """What an erasure came to; null of a large run, which goes on: its command's receipt says so then."""
 
-    erased: Count
-    kept: Kept
+    erased: Count | None
+    kept: Kept | None
 
 
 class Unfenced(Published):

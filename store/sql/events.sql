@@ -31,16 +31,40 @@ WHERE operation = ? AND kind = ? AND NOT EXISTS (SELECT 1 FROM dead_letters AS d
 ORDER BY seq DESC LIMIT 1;
 
 -- name: insert_payload
-INSERT INTO payloads (seq, digest, redact, body) VALUES (?, ?, ?, ?);
+INSERT INTO payloads (seq, digest, redact, body, pieces) VALUES (?, ?, ?, ?, ?);
+
+-- name: insert_piece
+INSERT INTO pieces (of, n, body) VALUES (?, ?, ?);
+
+-- name: pieces
+SELECT n, body FROM pieces WHERE of = ? ORDER BY n;
+
+-- name: shred
+INSERT INTO shreds (of, secret) SELECT pieces, ? FROM payloads WHERE seq = ? AND pieces IS NOT NULL;
+
+-- name: next_shred
+SELECT of, secret FROM shreds WHERE of > 0 ORDER BY of LIMIT 1;
+
+-- name: last_piece
+SELECT id, length(body) FROM pieces WHERE of = ? ORDER BY n DESC LIMIT 1;
+
+-- name: has_pieces
+SELECT EXISTS (SELECT 1 FROM pieces WHERE of = ?);
+
+-- name: delete_piece
+DELETE FROM pieces WHERE id = ?;
+
+-- name: delete_shred
+DELETE FROM shreds WHERE of = ?;
 
 -- name: move_payload
 UPDATE payloads SET seq = ? WHERE seq = ?;
 
 -- name: payload
-SELECT body FROM payloads WHERE seq = ?;
+SELECT body, pieces FROM payloads WHERE seq = ?;
 
 -- name: command_data
-SELECT redact, body FROM payloads WHERE seq = ?;
+SELECT redact, body, pieces FROM payloads WHERE seq = ?;
 
 -- name: set_redact
 UPDATE payloads SET redact = ? WHERE seq = ? AND body IS NOT NULL AND redact IS NOT ?;
@@ -55,7 +79,7 @@ SELECT due FROM payloads WHERE due IS NOT NULL ORDER BY due LIMIT 1;
 SELECT seq, length(body) FROM payloads WHERE due IS NOT NULL AND due <= ? ORDER BY due LIMIT ?;
 
 -- name: erase
-UPDATE payloads SET body = NULL, due = NULL WHERE seq = ?;
+UPDATE payloads SET body = NULL, due = NULL, pieces = NULL WHERE seq = ?;
 
 -- name: body
 SELECT body FROM events WHERE seq = ?;
@@ -87,6 +111,12 @@ SELECT seq, digest, chain, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?;
 -- name: event_to_erase
 SELECT kind, body FROM events WHERE seq = ?;
 
+-- name: weight
+-- How many bytes an event and its payload have, and whether that is in pieces.
+SELECT
+  coalesce(length(e.body), 0) + coalesce(length(p.body), 0), p.pieces IS NOT NULL
+FROM events AS e LEFT JOIN payloads AS p ON p.seq = e.seq WHERE e.seq = ?;
+
 -- name: erase_event
 UPDATE events SET body = NULL WHERE seq = ?;
 
@@ -111,10 +141,17 @@ INSERT INTO erasures (command, done) VALUES (?, 0) ON CONFLICT (command) DO NOTH
 INSERT INTO erasures (command, done) VALUES (?, 1) ON CONFLICT (command) DO UPDATE SET done = 1;
 
 -- name: commands_to_erase
-SELECT c.id, c.kind, c.operation_id, c.receipt_seq
-FROM commands AS c
-WHERE
-  c.run = ? AND c.accepted_seq IS NOT NULL AND NOT EXISTS (SELECT 1 FROM erasures AS x WHERE x.command = c.id);
+SELECT c.id, c.kind, c.operation_id, c.receipt_seq, c.accepted_seq IS NOT NULL AND x.command IS NULL
+FROM commands AS c LEFT JOIN erasures AS x ON x.command = c.id
+WHERE c.run = ? AND c.id > ? ORDER BY c.id LIMIT ?;
+
+-- name: walk
+SELECT after, erased, unsettled, unacknowledged, kept FROM walks
+WHERE command = (SELECT id FROM commands WHERE command_id = ?);
+
+-- name: set_walk
+INSERT OR REPLACE INTO walks (command, after, erased, unsettled, unacknowledged, kept, digest)
+SELECT id, ?, ?, ?, ?, ?, ? FROM commands WHERE command_id = ?;
 
 -- name: erase_operation
 UPDATE operations SET receipt = NULL, metadata = CASE WHEN metadata IS NOT NULL THEN '{}' END WHERE id = ?;

@@ -64,6 +64,9 @@ DELETE FROM deliveries WHERE command = ?;
 -- name: delete_erasure
 DELETE FROM erasures WHERE command = ?;
 
+-- name: delete_walk
+DELETE FROM walks WHERE command = ?;
+
 -- name: delete_command
 DELETE FROM commands WHERE id = ?;
 

@@ -18,7 +18,7 @@ WHERE e.seq > ? ORDER BY e.seq LIMIT ?;
 
 -- name: verify_payloads
 SELECT
-  p.seq, p.digest, p.redact, p.due, p.body, e.kind, coalesce(e.body, m.body), x.done, c.receipt_seq,
+  p.seq, p.digest, p.redact, p.due, p.body, p.pieces, e.kind, coalesce(e.body, m.body), x.done, c.receipt_seq,
   o.write, o.state, o.effect, o.effect_by, o.error_means
 FROM
   payloads AS p
@@ -111,6 +111,19 @@ WHERE x.command > ? ORDER BY x.command LIMIT ?;
 -- name: verify_remains
 SELECT m.seq, m.digest, e.seq, e.body IS NULL
 FROM remains AS m LEFT JOIN events AS e ON e.seq = m.seq WHERE m.seq > ? ORDER BY m.seq LIMIT ?;
+
+-- name: verify_pieces
+SELECT
+  i.id, i.of, i.n, coalesce((SELECT max(b.n) FROM pieces AS b WHERE b.of = i.of AND b.n < i.n), 0),
+  EXISTS (SELECT 1 FROM payloads AS p WHERE p.pieces = i.of), EXISTS (SELECT 1 FROM shreds AS s WHERE s.of = i.of)
+FROM pieces AS i WHERE i.id > ? ORDER BY i.id LIMIT ?;
+
+-- name: verify_shreds
+SELECT s.of, EXISTS (SELECT 1 FROM pieces AS i WHERE i.of = s.of) FROM shreds AS s WHERE s.of > ? ORDER BY s.of LIMIT ?;
+
+-- name: verify_walks
+SELECT w.command, c.command_id, c.receipt_seq, w.after, w.erased, w.unsettled, w.unacknowledged, w.kept, w.digest
+FROM walks AS w LEFT JOIN commands AS c ON c.id = w.command WHERE w.command > ? ORDER BY w.command LIMIT ?;
 
 -- name: events_to_project
 SELECT e.seq, e.kind, e.run, e.command, e.operation, coalesce(e.body, m.body)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from store.journal import Journal, open_journal
 from store.settings import JournalSettings
-from tests.store.filled import fill
+from tests.store.filled import fill, leave_shreds
 
 
 class Clock:
@@ -76,6 +77,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         settings = JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run")
         async with open_journal(settings, clock=Clock(), new_id=Ids()) as journal:
             await fill(journal)
+        await to_thread.run_sync(leave_shreds, folder / "state" / "journal.db")
 
     anyio.run(make)
     return folder / "state"

@@ -1,7 +1,11 @@
 """A journal that has something in every table."""
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 
+from store.erasure import RunErasure
 from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import JournalId, RunId, TriageRecord
@@ -57,6 +61,17 @@ async def fill(journal: Journal) -> None:
     await journal.transact(lambda tx: tx.acknowledge(TRACES + 3))
     await journal.transact(lambda tx: tx.requeue(TRACES + 2))
     await journal.transact(recording(accepted(9, parent=8, expires_at=LATER), annotated(9)))
+    walk = RunErasure(erased=1, unsettled=1, unacknowledged=1, kept=(operation_id(9),), after=2)
+    await journal.transact(recording(accepted_command(30, "run.erase", {})))
+    await journal.transact(lambda tx: tx.set_walk(command_id(30), walk))
+
+
+def leave_shreds(file: Path) -> None:
+    """What a life leaves that was killed while it removed a long payload: its first pieces."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        for n in (1, 2):
+            connection.execute("INSERT INTO pieces (of, n, body) VALUES (1000000, ?, x'7878')", (n,))
+        connection.execute("INSERT INTO shreds (of, secret) VALUES (1000000, 0)")
 
 
 async def _leave_traces(journal: Journal) -> None:

@@ -130,14 +130,18 @@ def content(path: Path) -> list[object]:
             "SELECT type, name, tbl_name, sql FROM sqlite_schema"
         ).fetchall()
         said += [connection.execute(f"SELECT rowid, * FROM {table}").fetchall() for table in _WITH_ROWID]
-        said += [connection.execute(f"SELECT * FROM {table}").fetchall() for table in TABLES]
+        said += [
+            connection.execute(f"SELECT {_SAYS.get(table, '*')} FROM {table}").fetchall() for table in TABLES
+        ]
         said += [
             connection.execute(f"PRAGMA {name}").fetchall() for name in ("application_id", "user_version")
         ]
         return said
 
 
-_WITH_ROWID = sorted(set(TABLES) - {"attempts", "evidence", "marks", "run_links"})
+_SAYS = {"payloads": "rowid, seq, digest, due, body, pieces", "pieces": "of, n"}
+"""Without what `UNSEEN` names: which paths are withheld, and what is left of a payload that is over."""
+_WITH_ROWID = sorted(set(TABLES) - {"attempts", "evidence", "marks", "run_links", *_SAYS})
 
 
 @pytest.mark.lane

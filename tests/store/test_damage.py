@@ -30,6 +30,8 @@ UNSEEN = {
     ("deliveries", "id"): "it only orders them",
     ("histories", "id"): "it only orders them",
     ("observations", "id"): "it only numbers them",
+    ("pieces", "id"): "it only numbers them",
+    ("shreds", "secret"): "it only says how soon copies go; what is left is found by its pieces",
     ("tombstones", "id"): "it only orders them",
     ("payloads", "redact"): "one list of paths is as good as another",
 }

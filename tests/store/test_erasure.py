@@ -3,21 +3,26 @@
 import json
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from anyio import fail_after, to_thread
 from anyio.lowlevel import checkpoint
 
-from store.erasure import ERASED_BYTES_MAX, ERASED_MAX
+from store.erasure import ERASED_MAX
 from store.events import Draft
 from store.journal import Journal
 from store.lifecycle import Effect
+from store.pace import STEP_BYTES
+from store.pieces import PIECE_BYTES
 from store.records import Digest, RunId, StoredData
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.verify import verify_file, verify_journal
+from store.view import View
 from tests.store.conftest import Open
 from tests.store.drafts import (
     ALIKE,
@@ -158,16 +163,46 @@ async def test_erasing_goes_in_bounded_steps(opened: Open) -> None:
         assert await is_erased(journal, count - 1)
 
 
-async def test_large_payloads_are_erased_in_smaller_steps(opened: Open) -> None:
-    """What is overwritten with one commit has a bound; one payload alone may exceed it."""
-    sizes = [ERASED_BYTES_MAX * 2, ERASED_BYTES_MAX // 2, ERASED_BYTES_MAX // 2]
+def left(view: View) -> int:
+    """How many bytes of payloads are in pieces."""
+    return int(
+        view.ledger.connection.execute("SELECT coalesce(sum(length(body)), 0) FROM pieces").fetchone()[0]
+    )
+
+
+async def test_large_payloads_are_erased_piece_by_piece(opened: Open, settings: JournalSettings) -> None:
+    """What is overwritten with one commit has a bound; they read as erased from the first commit on."""
     async with opened() as journal:
-        for n, size in enumerate(sizes):
-            await journal.transact(recording(secret(n, padding=size), not_executed(n)))
+        for n in range(2):
+            await journal.transact(recording(secret(n, padding=STEP_BYTES * 2), not_executed(n)))
+        lefts = [await journal.read(left)]
         await acknowledge(journal)
-        assert [await is_erased(journal, n) for n in range(3)] == [True, False, False]
-        await journal.transact(recording(driver_started()))
-        assert [await is_erased(journal, n) for n in range(3)] == [True, True, False]
+        assert [await is_erased(journal, n) for n in range(2)] == [True, True]
+        while lefts[-1]:
+            lefts.append(await journal.read(left))
+            assert await verify_journal(journal, lambda _: None) == ()
+            await journal.transact(recording(driver_started()))
+        steps = [before - after for before, after in pairwise(lefts)]
+        assert max(steps) <= STEP_BYTES + PIECE_BYTES
+        assert len(steps) >= 4
+    assert held(settings.state_dir, 2) == set()
+
+
+async def test_what_is_left_of_a_large_payload_goes_in_the_next_life(
+    opened: Open, settings: JournalSettings
+) -> None:
+    """A life that ends between two pieces leaves a sound journal, and fewer of them."""
+    async with opened() as journal:
+        await journal.transact(recording(secret(1, padding=STEP_BYTES * 8), not_executed(1)))
+        await acknowledge(journal)
+        assert 0 < await journal.read(left) < STEP_BYTES * 8
+        copy = settings.state_dir.with_name("copy")
+        await to_thread.run_sync(shutil.copytree, settings.state_dir, copy)
+    killed = replace(settings, state_dir=copy)
+    async with opened(killed) as journal:
+        assert await journal.read(left) > 0
+        assert await verify_journal(journal, lambda _: None) == ()
+    assert held(copy, 2) == set()
 
 
 def held(state: Path, count: int) -> set[int]:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from store.erasure import ERASED_MAX, RunErasure
+from store.erasure import AT_ONCE, BEGIN, WALKED, RunErasure
 from store.events import ApprovalRequested, Draft, LateResult, OperationAnnotated, SupervisorVerdict
 from store.journal import Journal
 from store.lifecycle import Effect
-from store.records import OperationId, RunId, StoredEvent, Timestamp
+from store.records import RunId, StoredEvent, Timestamp
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.verify import verify_file, verify_journal
@@ -82,7 +82,7 @@ def words_in(state: Path) -> set[str]:
     return {f"{CANARY}-{piece[:6].decode('ascii', 'replace')}" for piece in pieces}
 
 
-async def found(settings: JournalSettings) -> set[str]:
+async def words_found(settings: JournalSettings) -> set[str]:
     """The same, while the journal is in use: a copy is looked at, for no raw look may take its locks."""
     copy = settings.state_dir.with_name("copy")
 
@@ -95,9 +95,18 @@ async def found(settings: JournalSettings) -> set[str]:
 
 
 async def erase(journal: Journal, run: RunId = RUN) -> RunErasure:
-    """Acknowledge everything, and erase the run."""
+    """Acknowledge everything, and erase the run until it is in no file; return what that came to."""
     await journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
-    return await journal.transact(lambda tx: tx.erase_run(run))
+    found = BEGIN
+    while found.after is not None:
+        found = await journal.transact(partial(_walk, run=run, so_far=found))
+    while not await journal.transact(lambda tx: tx.vanishes()):
+        pass
+    return found
+
+
+def _walk(tx: Transaction, *, run: RunId, so_far: RunErasure) -> RunErasure:
+    return tx.erase_run(run, so_far)
 
 
 async def is_rebuilt(settings: JournalSettings, journal: Journal) -> Callable[[], object]:
@@ -113,10 +122,10 @@ async def test_nothing_of_a_settled_operation_is_left_in_any_file(
     async with opened() as journal:
         await journal.transact(whole(1))
         await journal.transact(recording(told(2), started(2), unknown(2), reconciled(2, Effect.NONE)))
-        assert await found(settings) == {word(1), word(2)}
+        assert await words_found(settings) == {word(1), word(2)}
         answer = await erase(journal)
         assert answer == RunErasure(erased=2, unsettled=0, unacknowledged=0, kept=())
-        assert await found(settings) == set()
+        assert await words_found(settings) == set()
         assert await verify_journal(journal, lambda _: None) == ()
         look = await is_rebuilt(settings, journal)
     assert await to_thread.run_sync(look) == ()
@@ -156,10 +165,10 @@ async def test_unsettled_ones_are_kept_and_named(opened: Open, settings: Journal
         answer = await erase(journal)
         kept = tuple(operation_id(n) for n in (2, 3, 4, 5))
         assert answer == RunErasure(erased=1, unsettled=4, unacknowledged=0, kept=kept)
-        assert await found(settings) == {word(n) for n in (2, 3, 4, 5)}
+        assert await words_found(settings) == {word(n) for n in (2, 3, 4, 5)}
         await journal.transact(recording(reconciled(2, Effect.OCCURRED)))
         assert (await erase(journal)).erased == 1
-        assert word(2) not in await found(settings)
+        assert word(2) not in await words_found(settings)
 
 
 async def test_what_is_not_acknowledged_is_kept(opened: Open, settings: JournalSettings) -> None:
@@ -169,7 +178,7 @@ async def test_what_is_not_acknowledged_is_kept(opened: Open, settings: JournalS
         await journal.transact(lambda tx: tx.acknowledge(events[-1].seq - 1))
         answer = await journal.transact(lambda tx: tx.erase_run(RUN))
         assert answer == RunErasure(erased=0, unsettled=0, unacknowledged=1, kept=(operation_id(1),))
-        assert await found(settings) == {word(1)}
+        assert await words_found(settings) == {word(1)}
 
 
 async def test_other_runs_are_left_alone(opened: Open, settings: JournalSettings) -> None:
@@ -179,7 +188,7 @@ async def test_other_runs_are_left_alone(opened: Open, settings: JournalSettings
         await journal.transact(whole(2, run="run-2"))
         assert (await erase(journal, RunId("run-9"))).erased == 0
         assert (await erase(journal, RunId("run-2"))).erased == 1
-        assert await found(settings) == {word(1)}
+        assert await words_found(settings) == {word(1)}
 
 
 async def test_the_notes_of_commands_go_too(opened: Open, settings: JournalSettings) -> None:
@@ -189,7 +198,7 @@ async def test_the_notes_of_commands_go_too(opened: Open, settings: JournalSetti
     async with opened() as journal:
         await journal.transact(recording(note, completed(2, {"note": word(2)}), end, completed(3)))
         await erase(journal)
-        assert await found(settings) == set()
+        assert await words_found(settings) == set()
         run = await journal.read(lambda view: view.run(RUN))
         assert run is not None
         assert (run.ended, run.outcome) == (True, "done")
@@ -214,7 +223,7 @@ async def test_what_comes_later_keeps_only_identity_and_effect(
         operation = await journal.read(lambda view: view.operation(operation_id(1)))
         assert operation is not None
         assert (operation.effect, operation.receipt, operation.metadata) == (Effect.OCCURRED, None, {})
-        assert await found(settings) == set()
+        assert await words_found(settings) == set()
         assert await verify_journal(journal, lambda _: None) == ()
         look = await is_rebuilt(settings, journal)
     assert await to_thread.run_sync(look) == ()
@@ -226,27 +235,60 @@ async def test_secrets_and_cut_results_go_with_the_rest(opened: Open, settings: 
         await journal.transact(recording(secret(1), started(1), succeeded(1, result=word(1) * 9_000)))
         await journal.transact(recording(told(2), started(2), succeeded(2, result=word(2) * 9_000)))
         await erase(journal)
-        assert await found(settings) == set()
+        assert await words_found(settings) == set()
         assert await verify_journal(journal, lambda _: None) == ()
 
 
 async def test_a_large_run_is_erased_in_steps(opened: Open, settings: JournalSettings) -> None:
-    """So many commands with each commit; an idle journal goes on by itself, and a stop finishes it."""
-    count = ERASED_MAX * 2 + 3
+    """So many commands with each commit; the journal is whole after each, and what is left says so."""
+    count = WALKED * 2 + 3
     async with opened() as journal:
-        for n in range(count):
+        for first in range(0, count, 20):
+            for n in range(first, min(first + 20, count)):
+                await journal.transact(whole(n))
+        await journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+        found, pages = BEGIN, 0
+        while found.after is not None:
+            found = await journal.transact(partial(_walk, run=RUN, so_far=found))
+            assert await verify_journal(journal, lambda _: None) == ()
+            pages += 1
+        assert (found.erased, pages >= 3) == (count, True)
+        while not await journal.transact(lambda tx: tx.vanishes()):
+            assert await verify_journal(journal, lambda _: None) == ()
+        assert await words_found(settings) == set()
+        look = await is_rebuilt(settings, journal)
+    assert await to_thread.run_sync(look) == ()
+
+
+async def test_a_stop_finishes_what_was_demanded(opened: Open, settings: JournalSettings) -> None:
+    """What a walk has come to is erased without anybody asking again."""
+    async with opened() as journal:
+        for n in range(AT_ONCE * 3):
             await journal.transact(whole(n))
-        assert (await erase(journal)).erased == count
-        left = [
-            n for n in range(count) if not await journal.read(partial(_is_erased, wanted=operation_id(n)))
-        ]
-        assert left == list(range(ERASED_MAX, count)) or len(left) < count - ERASED_MAX
-        assert await verify_journal(journal, lambda _: None) == ()
+        await journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+        found = BEGIN
+        while found.after is not None:
+            found = await journal.transact(partial(_walk, run=RUN, so_far=found))
     assert words_in(settings.state_dir) == set()
 
 
-def _is_erased(view: View, *, wanted: OperationId) -> bool:
-    return view.is_erased(wanted)
+async def test_how_far_a_walk_has_come_is_remembered(opened: Open, settings: JournalSettings) -> None:
+    """Over a restart, until the command has its receipt."""
+    walk = RunErasure(erased=3, unsettled=1, unacknowledged=2, kept=(operation_id(1),), after=7)
+    over = replace(walk, after=None)
+    command = accepted_command(1, "run.erase", {})
+    async with opened() as journal:
+        await journal.transact(recording(command))
+        assert await journal.transact(lambda tx: tx.walk(command_id(1))) is None
+        await journal.transact(lambda tx: tx.set_walk(command_id(1), walk))
+    async with opened() as journal:
+        assert await journal.transact(lambda tx: tx.walk(command_id(1))) == walk
+        await journal.transact(lambda tx: tx.set_walk(command_id(1), over))
+        assert await journal.transact(lambda tx: tx.walk(command_id(1))) == over
+        assert await verify_journal(journal, lambda _: None) == ()
+        await journal.transact(recording(completed(1)))
+        assert await journal.transact(lambda tx: tx.walk(command_id(1))) is None
+        assert await verify_journal(journal, lambda _: None) == ()
 
 
 async def test_erasing_twice_changes_nothing(opened: Open) -> None:
@@ -282,10 +324,10 @@ async def test_a_supervisors_words_go_with_the_last_operation_that_they_are_abou
             await journal.transact(recording(told(n), started(n), unknown(n)))
         await journal.transact(recording(verdict(1, 2), reconciled(1, Effect.NONE)))
         assert (await erase(journal)).unsettled == 1
-        assert await found(settings) == {word(1), word(2)}
+        assert await words_found(settings) == {word(1), word(2)}
         await journal.transact(recording(reconciled(2, Effect.NONE)))
         assert (await erase(journal)).erased == 1
-        assert await found(settings) == set()
+        assert await words_found(settings) == set()
         assert await verify_journal(journal, lambda _: None) == ()
         look = await is_rebuilt(settings, journal)
     assert await to_thread.run_sync(look) == ()

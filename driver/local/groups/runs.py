@@ -63,8 +63,8 @@ async def _erase_run(service: Service, request: Request, _: NoBody) -> Response:
     peer = peer_of(request)
     _log.info("erasure_requested", run_id=wanted, actor=peer.actor, user=await label_of(peer))
     done = await service.submit(EraseData.KIND, wanted, {})
-    result = cast("JsonObject", done.result)
-    return accepted_answer({"command_id": done.command_id, **result})
+    result = {"run_id": wanted, "erased": None, "kept": None} if done.result is None else done.result
+    return accepted_answer({"command_id": done.command_id, **cast("JsonObject", result)})
 
 
 async def _show_command(service: Service, request: Request, _: NoQuery) -> Response:

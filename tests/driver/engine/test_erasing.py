@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import fail_after, sleep
 
 from driver.core.attempts import Answered
 from driver.core.frames import CommandFrame
+from store.erasure import AT_ONCE
 from store.records import CommandId, RunId
 from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, command, engine
 
@@ -140,3 +142,52 @@ async def test_a_run_that_nobody_knows_has_nothing_to_erase(tmp_path: Path) -> N
     async with engine(tmp_path, ScriptedProvider()) as rig:
         await rig.intake.deliver([command("run.erase", "erase-1", run_id=RunId("run-9"))])
         assert (await receipt(rig, "erase-1"))["data"]["result"]["erased"] == 0
+
+
+LARGE = AT_ONCE * 3
+"""Calls of a run that is not gone with one commit."""
+
+
+async def fill(rig: Rig) -> None:
+    """Calls of one run with the word in them, all over and acknowledged."""
+    for n in range(LARGE):
+        await rig.intake.deliver([call(f"cmd-{n}", arguments={"text": WORD, "n": n})])
+        await rig.settled(f"cmd-{n}")
+    await acknowledge(rig)
+
+
+async def answered(rig: Rig, command_id: str) -> dict[str, Any]:
+    """What a command was answered, once it was."""
+    with fail_after(30):
+        while not any(e.command_id == command_id and e.terminal for e in await rig.events()):
+            await sleep(0.01)
+    return await receipt(rig, command_id)
+
+
+async def test_a_large_run_has_its_receipt_when_it_is_gone(tmp_path: Path) -> None:
+    """The receipt comes later than the acceptance; then no file holds a word of it."""
+    provider = ScriptedProvider(answer=Answered(result={"content": [WORD]}))
+    async with engine(tmp_path, provider) as rig:
+        await fill(rig)
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        told = await answered(rig, "erase-1")
+        assert told["data"]["result"]["erased"] == LARGE
+        assert not held(tmp_path)
+        assert (
+            await rig.journal.read(lambda view: view.ledger.execute("walk", ("erase-1",)).fetchone()) is None
+        )
+
+
+async def test_an_erasure_goes_on_in_the_next_life(tmp_path: Path) -> None:
+    """It is taken up where it was, though no plane has confirmed the history, and counts each operation once."""
+    async with engine(tmp_path, ScriptedProvider(answer=Answered(result={"content": [WORD]}))) as rig:
+        await fill(rig)
+        # a life that ends with the commit that accepts it
+        errands = rig.engine.errands
+        vars(errands)["_tasks"] = None
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        assert not any(e.command_id == "erase-1" and e.terminal for e in await rig.events())
+    async with engine(tmp_path, ScriptedProvider(), confirmed=False) as rig:
+        told = await answered(rig, "erase-1")
+        assert told["data"]["result"]["erased"] == LARGE
+    assert not held(tmp_path)
