@@ -1,16 +1,17 @@
 """`run.erase`: what it answers, and what later commands about erased operations leave."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio import fail_after, sleep
+from anyio import Event, fail_after
 
 from driver.core.attempts import Answered
 from driver.core.frames import CommandFrame
 from store.erasure import AT_ONCE
-from store.records import CommandId, RunId
+from store.records import CommandId, RunId, StoredEvent
 from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, command, engine
 
 pytestmark = pytest.mark.anyio
@@ -158,10 +159,17 @@ async def fill(rig: Rig) -> None:
 
 async def answered(rig: Rig, command_id: str) -> dict[str, Any]:
     """What a command was answered, once it was."""
-    with fail_after(30):
-        while not any(e.command_id == command_id and e.terminal for e in await rig.events()):
-            await sleep(0.01)
+    told = Event()
+    end = rig.journal.subscribe(lambda events: told.set() if _answers(events, command_id) else None)
+    if not _answers(await rig.events(), command_id):
+        with fail_after(30):
+            await told.wait()
+    end()
     return await receipt(rig, command_id)
+
+
+def _answers(events: Sequence[StoredEvent], command_id: str) -> bool:
+    return any(event.command_id == command_id and event.terminal for event in events)
 
 
 async def test_a_large_run_has_its_receipt_when_it_is_gone(tmp_path: Path) -> None:
@@ -179,7 +187,7 @@ async def test_a_large_run_has_its_receipt_when_it_is_gone(tmp_path: Path) -> No
 
 
 async def test_an_erasure_goes_on_in_the_next_life(tmp_path: Path) -> None:
-    """It is taken up where it was, though no plane has confirmed the history, and counts each operation once."""
+    """It is taken up where it was, though no plane has confirmed the history; each operation counts once."""
     async with engine(tmp_path, ScriptedProvider(answer=Answered(result={"content": [WORD]}))) as rig:
         await fill(rig)
         # a life that ends with the commit that accepts it
