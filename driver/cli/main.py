@@ -50,6 +50,10 @@ COMMANDS: Final = {
     "doctor": ("driver.cli.doctor:doctor", "Whether everything is well, as an exit code."),
     "metrics": ("driver.cli.metrics:metrics", "The daemon's metrics, as OpenMetrics."),
     "mcp": ("driver.cli.mcp:mcp", "The gateway: an agent's one MCP server, over stdio."),
+    "conformance": (
+        "driver.cli.conformance:conformance",
+        "What an agent runtime does when tools time out, fail, or it is killed.",
+    ),
     "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
     "demo": ("driver.cli.demo:demo", "The whole story in one minute, on real processes."),
 }

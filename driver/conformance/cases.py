@@ -1,0 +1,291 @@
+"""What happens in each case of the battery.
+
+Part of `driver.conformance`. A case is a function that gets a `Stage` (a world of its own, and subjects on
+one state folder), and returns what it saw. `CASES` is the list, in the order in which they are told.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from driver.conformance.adapter import About, Subject, subject
+from driver.conformance.errors import AdapterEnded
+from driver.conformance.ledger import World
+from driver.conformance.verdict import Harm, Outcome, Seen, harms, key_harms
+from driver.conformance.world import LATE_S
+
+END_S: Final = 20.0
+"""How long a command may take to its end, its deadline of two seconds, retries and backoff included."""
+REACH_S: Final = 30.0
+"""How long a call may take to reach the world."""
+SETTLE_S: Final = 1.0
+"""How long a further call is waited for, where there must be none."""
+ITEM: Final = "item-1"
+OTHER: Final = "item-2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What a case plays on."""
+
+    argv: Sequence[str]
+    world: World
+    state: Path
+    met: list[About]
+    """Whom the adapter named."""
+
+    @asynccontextmanager
+    async def life(self) -> AsyncGenerator[Subject]:
+        """One life of the subject, on the state that earlier ones left; killed at its end."""
+        async with subject(self.argv) as alive:
+            await alive.start(self.state, self.world.folder)
+            self.met.append(alive.about)
+            yield alive
+
+    async def seen(self, alive: Subject, *, disturbed: bool = False, command_id: str = "command-1") -> Seen:
+        """Wait for a command's end, and return what was told beside what happened to `ITEM`."""
+        told = await alive.outcome(command_id, END_S)
+        return Seen(
+            told=told, effects=self.world.effects(ITEM), answer=self.world.answer(ITEM), disturbed=disturbed
+        )
+
+    async def still(self, count: int) -> None:
+        """Give calls that must not come the time to come: beyond `count` of `ITEM`."""
+        await self.world.until(lambda world: len(world.entries(ITEM)) > count, SETTLE_S)
+
+    @property
+    def keys(self) -> list[str | None]:
+        """The keys of all calls of `ITEM`."""
+        return [entry.key for entry in self.world.entries(ITEM)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a case came to."""
+
+    harms: frozenset[Harm]
+    told: Outcome
+    effects: int
+    calls: int
+    exercised: bool = True
+    """False where the subject never did what the case is about: it proves nothing then."""
+
+
+Case = Callable[[Stage], Awaitable[Found]]
+
+
+def _found(stage: Stage, seen: Seen, more: frozenset[Harm] = frozenset(), *, exercised: bool = True) -> Found:
+    return Found(
+        harms=harms(seen) | more,
+        told=seen.told,
+        effects=seen.effects,
+        calls=len(stage.keys),
+        exercised=exercised,
+    )
+
+
+async def _once(stage: Stage, way: str, tool: str = "charge") -> Found:
+    """Play one command to its end, deliver it again, and look for a second effect."""
+    stage.world.goes(**{tool: way})
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM, tool)
+        await alive.outcome("command-1", END_S)
+        await alive.deliver("command-1", ITEM, tool)
+        seen = await stage.seen(alive)
+        await stage.still(len(stage.keys))
+        return _found(stage, _again(stage, seen))
+
+
+def _again(stage: Stage, seen: Seen) -> Seen:
+    """Return what was told, with the effects as they are now."""
+    return Seen(
+        told=seen.told, effects=stage.world.effects(ITEM), answer=seen.answer, disturbed=seen.disturbed
+    )
+
+
+async def honest(stage: Stage) -> Found:
+    """The tool works and answers: the caller is told so, and there is one effect."""
+    found = await _once(stage, "honest")
+    lost = frozenset({Harm.LOST_EFFECT}) if not found.effects else frozenset[Harm]()
+    return Found(harms=found.harms | lost, told=found.told, effects=found.effects, calls=found.calls)
+
+
+async def timeout_after_commit(stage: Stage) -> Found:
+    """The effect happens, and no answer ever comes: nobody may call that a failure, or do it again."""
+    return await _once(stage, "silent")
+
+
+async def error_after_commit(stage: Stage) -> Found:
+    """The effect happens, and the tool answers with an error: an error is no proof that nothing happened."""
+    return await _once(stage, "error")
+
+
+async def duplicate_answer(stage: Stage) -> Found:
+    """The tool answers twice: the second answer is not the next call's."""
+    stage.world.goes(charge="twice")
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM)
+        seen = await stage.seen(alive)
+        stage.world.goes(charge="silent")
+        await alive.deliver("command-2", OTHER)
+        other = await alive.outcome("command-2", END_S)
+        stolen = other is Outcome.SUCCEEDED
+        return _found(stage, seen, frozenset({Harm.FALSE_SUCCESS}) if stolen else frozenset())
+
+
+async def slow_answer(stage: Stage) -> Found:
+    """The answer comes after the deadline: until then nobody knows, and afterwards nobody does it again."""
+    stage.world.goes(charge="late")
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM)
+        first = await stage.seen(alive)
+        await stage.still(len(stage.keys))
+        await stage.world.until(lambda _: False, LATE_S)
+        await alive.deliver("command-1", ITEM)
+        seen = await stage.seen(alive)
+        await stage.still(len(stage.keys))
+        return _found(stage, _again(stage, seen), harms(first))
+
+
+async def unavailable_verification(stage: Stage) -> Found:
+    """No answer, and the search that could tell is down: what cannot be looked up is not absent."""
+    stage.world.goes(charge="silent", find_charge="error")
+    return await _once(stage, "silent")
+
+
+async def declared_safe(stage: Stage) -> Found:
+    """A tool that deduplicates dies before its effect: another attempt is welcome, with the same key."""
+    stage.world.goes(charge_once="first-dies-before")
+    return await _keyed(stage)
+
+
+async def key_stability(stage: Stage) -> Found:
+    """The same tool dies after its effect: whoever tries again without the same key does it twice."""
+    stage.world.goes(charge_once="first-dies-after")
+    return await _keyed(stage)
+
+
+async def _keyed(stage: Stage) -> Found:
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM, "charge_once")
+        await alive.outcome("command-1", END_S)
+        await alive.deliver("command-1", ITEM, "charge_once")
+        seen = await stage.seen(alive)
+        await stage.still(len(stage.keys))
+        keys = stage.keys
+        return _found(stage, _again(stage, seen), key_harms(keys), exercised=len(keys) > 1)
+
+
+async def key_distinctness(stage: Stage) -> Found:
+    """Two commands are two: a shared key would have the tool swallow the second."""
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM, "charge_once")
+        seen = await stage.seen(alive)
+        await alive.deliver("command-2", OTHER, "charge_once")
+        other = await alive.outcome("command-2", END_S)
+        theirs = [entry.key for entry in stage.world.entries(OTHER)]
+        shared = bool({*stage.keys} & {*theirs} - {None})
+        more = {Harm.SHARED_KEY} if shared else set[Harm]()
+        more |= {Harm.LOST_EFFECT} if other is Outcome.SUCCEEDED and not stage.world.effects(OTHER) else set()
+        keyed = None not in stage.keys and None not in theirs
+        return _found(stage, seen, frozenset(more), exercised=keyed)
+
+
+async def kill_after_effect(stage: Stage) -> Found:
+    """The runtime is killed between the effect and its answer, and asked again after its restart."""
+    stage.world.goes(charge="silent")
+    return await _killed(stage, "charge")
+
+
+async def kill_after_effect_declared_safe(stage: Stage) -> Found:
+    """The same, of a tool that deduplicates: another attempt needs the key that the dead process used."""
+    stage.world.goes(charge_once="first-dies-after")
+    return await _killed(stage, "charge_once")
+
+
+async def _killed(stage: Stage, tool: str) -> Found:
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM, tool)
+        if not await stage.world.until(lambda world: bool(world.entries(ITEM)), REACH_S):
+            return _found(stage, await stage.seen(alive), frozenset({Harm.LOST_EFFECT}))
+    stage.world.goes(**{tool: "honest"})
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM, tool)
+        seen = await stage.seen(alive, disturbed=True)
+        await stage.still(len(stage.keys))
+        return _found(
+            stage, _again(stage, seen), key_harms(stage.keys) if tool == "charge_once" else frozenset()
+        )
+
+
+async def restart_with_redelivery(stage: Stage) -> Found:
+    """A command that succeeded is delivered again after a kill: it is told again, and not done again."""
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM)
+        first = await stage.seen(alive)
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM)
+        seen = await stage.seen(alive)
+        await stage.still(len(stage.keys))
+        return _found(stage, _again(stage, seen), harms(first))
+
+
+async def redelivery_while_running(stage: Stage) -> Found:
+    """A command is delivered again while its first call runs: both are one."""
+    stage.world.goes(charge="silent")
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM)
+        await stage.world.until(lambda world: bool(world.entries(ITEM)), REACH_S)
+        await alive.deliver("command-1", ITEM)
+        seen = await stage.seen(alive)
+        await stage.still(len(stage.keys))
+        return _found(stage, _again(stage, seen))
+
+
+async def conflict_on_changed_arguments(stage: Stage) -> Found:
+    """A known id comes with other arguments: that is a mistake of the caller's, and must have no effect."""
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM)
+        seen = await stage.seen(alive)
+        taken = await alive.deliver("command-1", OTHER)
+        await stage.world.until(lambda world: bool(world.entries(OTHER)), SETTLE_S)
+        executed = bool(stage.world.effects(OTHER))
+        return _found(stage, seen, frozenset({Harm.CONFLICT_IGNORED}) if taken or executed else frozenset())
+
+
+async def play(case: Case, stage: Stage) -> Found:
+    """Play a case. A subject that ends by itself is a lost command, and no error of the battery."""
+    try:
+        return await case(stage)
+    except AdapterEnded:
+        if not stage.met:
+            raise
+        seen = Seen(told=Outcome.UNHEARD, effects=stage.world.effects(ITEM), answer=stage.world.answer(ITEM))
+        return _found(stage, seen)
+
+
+CASES: Final[Mapping[str, Case]] = MappingProxyType(
+    {
+        case.__name__.replace("_", "-"): case
+        for case in (
+            honest,
+            timeout_after_commit,
+            error_after_commit,
+            duplicate_answer,
+            slow_answer,
+            unavailable_verification,
+            declared_safe,
+            key_stability,
+            key_distinctness,
+            kill_after_effect,
+            kill_after_effect_declared_safe,
+            restart_with_redelivery,
+            redelivery_while_running,
+            conflict_on_changed_arguments,
+        )
+    }
+)
+"""Every case by its name, in order."""
