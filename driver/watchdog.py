@@ -1,7 +1,8 @@
 """Feeds the service manager's watchdog, for as long as the journal commits.
 
 Part of `driver`; imports `store` and its own siblings. Where the disk hangs nothing is fed, the service
-manager ends the daemon, and the next start reads what is true: so nothing else feeds it.
+manager ends the daemon, and the next start reads what is true: so nothing else feeds it. A unit that takes
+long, as an accepted rollback may, says that it goes on; that feeds it, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,6 +30,17 @@ def interval_s(environment: Mapping[str, str], pid: int) -> float | None:
     return micros / 1e6 if micros > 0 else None
 
 
+async def _commit(journal: Journal, patience_s: float) -> None:
+    """Return after a commit. Feeds the watchdog while a long unit that comes before it goes on."""
+    while True:
+        progress = journal.progress
+        with anyio.move_on_after(patience_s):
+            await journal.transact(Transaction.beat)
+            return
+        if journal.progress != progress:
+            notify.notify(FEED)
+
+
 async def watch(journal: Journal, interval_s: float, status: Callable[[], str]) -> None:
     """Feed the watchdog after each commit that proves the journal's health, until cancelled.
 
@@ -39,7 +51,7 @@ async def watch(journal: Journal, interval_s: float, status: Callable[[], str]) 
     while True:
         commits = journal.statistics().commits
         if commits == seen:
-            await journal.transact(Transaction.beat)
+            await _commit(journal, interval_s / MEALS)
             commits = journal.statistics().commits
         seen = commits
         notify.notify(f"{FEED}\nSTATUS={status()}")

@@ -186,6 +186,9 @@ class Ledger:
     rewritten: int = 0
     """How often something that was recorded was erased: what was read of it before does not hold any more."""
 
+    progress: int = 0
+    """Counts the steps of units that may take long: such a unit is no journal that hangs."""
+
     shreds: bool = True
     """Whether there may be pieces of what is over (`store.pieces`)."""
 

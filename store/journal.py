@@ -244,6 +244,11 @@ class Journal:
         self._watches.append(watch)
 
     @property
+    def progress(self) -> int:
+        """How many steps the long units have taken so far: it grows while one of them is at work."""
+        return self._writer.ledger.progress
+
+    @property
     def is_held(self) -> bool:
         """Whether the file stands still, and the `-wal` grows, or somebody looks at all of it.
 

@@ -7,7 +7,7 @@ Theory of operation
 A commit that also removes something is held up three times: while rows are looked for, while pages are
 overwritten and go to the `-wal`, and by their fsync. The first is bounded by time, the second by bytes; how
 long the third takes is the disk's business. So the time of each such commit is told: one that took too long
-halves the share of both bounds that the next ones get, and each that did not gives a tenth back.
+halves the share of both bounds that the next ones get, and each that did not gives a quarter back.
 """
 
 import time
@@ -21,8 +21,8 @@ STEP_BYTES: Final = 262_144
 COMMIT_S: Final = 0.01
 """A commit that removed something, and took longer than this, was too long: half of the 20 ms for which
 retention may hold a commit up."""
-SHARE_MIN: Final = 1 / 16
-_BACK: Final = 1.1
+SHARE_MIN: Final = 1 / 4
+_BACK: Final = 1.25
 
 
 class Budget:

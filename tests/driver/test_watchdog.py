@@ -117,3 +117,30 @@ async def test_a_busy_journal_is_asked_for_nothing_more(
 def test_only_the_process_that_is_watched_feeds(environment: dict[str, str], expected: float | None) -> None:
     """WATCHDOG_PID names it; a child that inherits the variables is not it."""
     assert interval_s(environment, 7) == expected
+
+
+async def test_a_long_unit_that_goes_on_is_no_hanging_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it tells of its steps the watchdog is fed; the state is told again with the next commit."""
+    free = threading.Event()
+    async with (
+        manager(tmp_path, monkeypatch) as channel,
+        engine(tmp_path, ScriptedProvider()) as rig,
+        anyio.create_task_group() as tasks,
+    ):
+
+        def work(tx: Transaction) -> None:
+            tx.beat()
+            while not free.wait(INTERVAL_S / 50):
+                tx.ledger.progress += 1
+
+        tasks.start_soon(rig.journal.transact, work)
+        tasks.start_soon(watch, rig.journal, INTERVAL_S, lambda: "ready")
+        while await meal(channel) != [FEED]:
+            pass  # what was said before it began
+        assert await meal(channel) == [FEED]
+        free.set()
+        while await meal(channel) != [FEED, "STATUS=ready"]:
+            pass
+        tasks.cancel_scope.cancel()
