@@ -13,7 +13,7 @@ PEERS := tests/peers/node_modules/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 FAULTS_ARGS ?=
 
-.PHONY: help .venv peers demo test lanes faults faults-full cover check ruff arrows mypy pyright format bench schema clean
+.PHONY: help .venv peers demo test lanes faults faults-full cover check ruff arrows mypy pyright format bench bench-short schema clean
 
 help: ## show this list
 	@grep -hE '^[.a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z-]+):.*## /\1\t/' | expand -t 12
@@ -76,9 +76,12 @@ format: $(STAMP) ## let ruff format, and mend what it can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## what a call costs, beside what the disk, plain SQLite and other libraries do
+bench: $(STAMP) ## what a call costs, beside the disk, plain SQLite and other libraries; writes docs/performance.md
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m tests.bench
+
+bench-short: $(STAMP) ## a part of it in less than 90 s, which fails where a gate is missed
+	$(BIN)/python -m tests.bench --short
 
 schema: $(STAMP) ## write docs/protocol.schema.json, and the tables of docs/protocol.md, from their definition
 	$(BIN)/python -m driver.core.schema > docs/protocol.schema.json

@@ -16,6 +16,8 @@ class Gate(Enum):
 
     EXACT = 1.0
     """A count, a ratio of processor times, a size, a plan: the machine's noise does not move it."""
+    FLAT = 1.5
+    """A ratio of processor times in one thread, which the noise moves a little."""
     RATE = 3.0
     """A rate: machines are noisy by 2 to 3 times."""
     NONE = 0.0
@@ -45,6 +47,19 @@ class Goal:
     def measured(self, book: Book) -> Sample | None:
         """Return the goal's values in each round; None where the run did not measure them."""
         return book.combined(self.of, *self.metrics) if book.has(*self.metrics) else None
+
+    @property
+    def sign(self) -> str:
+        """How a value is compared with the limits."""
+        return "≤" if self.at_most else "≥"
+
+    def word(self, value: float) -> str:
+        """Say what a value reaches."""
+        return "aim" if self.meets(value, self.aim) else "must" if self.meets(value, self.must) else "missed"
+
+    def passes_gate(self, value: float) -> bool:
+        """Whether the short form lets the value pass."""
+        return self.gate is Gate.NONE or self.meets(value, self.must, self.gate.value)
 
     def meets(self, value: float, limit: float, margin: float = 1.0) -> bool:
         """Whether `value` keeps to the limit, widened by `margin`."""
@@ -139,6 +154,44 @@ GOALS: Final[Sequence[Goal]] = (
     ),
     Goal(
         title="event loop: longest stall, with fsync delays of 200 ms injected",
-        must=100, aim=50, at_most=True, of=identity, gate=Gate.EXACT, unit=" ms", metrics=("stall_ms",),
+        must=100, aim=50, at_most=True, of=identity, gate=Gate.RATE, unit=" ms", metrics=("stall_ms",),
+    ),
+    Goal(
+        title="very many settled operations of few: rate",
+        must=1.5, aim=1.2, at_most=True, metrics=("journal-of-few.rate@64", "journal-of-many.rate@64"),
+    ),
+    Goal(
+        title="the same: listing of what is unsettled",
+        must=1.5, aim=1.2, at_most=True, gate=Gate.FLAT, metrics=("listing.many", "listing.few"),
+    ),
+    Goal(
+        title="the same: start, its processor time",
+        must=1.5, aim=1.2, at_most=True, gate=Gate.FLAT, metrics=("start-cpu.many", "start-cpu.few"),
+    ),
+    Goal(
+        title="the same: statements whose plan scans or sorts",
+        must=0, aim=0, at_most=True, of=identity, gate=Gate.EXACT, metrics=("plans.bad",),
+    ),
+    Goal(
+        title="memory after all calls, of after a fifth of them",
+        must=1.1, aim=1.05, at_most=True, gate=Gate.EXACT, metrics=("memory.end", "memory.warm"),
+    ),
+    Goal(
+        title="journal a call, small arguments",
+        must=4_096, aim=4_096, at_most=True, of=identity, gate=Gate.EXACT, unit=" bytes",
+        metrics=("bytes.call",),
+    ),
+    Goal(
+        title="journal a tombstone",
+        must=400, aim=400, at_most=True, of=identity, gate=Gate.EXACT, unit=" bytes",
+        metrics=("bytes.tombstone",),
+    ),
+    Goal(
+        title="backlog of unacknowledged events drains, of the WebSocket's own message rate",
+        must=0.5, aim=0.7, metrics=("backlog.rate", "stream.rate"),
+    ),
+    Goal(
+        title="the same: memory at the end of a round, of the first round's",
+        must=1.2, aim=1.1, at_most=True, of=identity, gate=Gate.EXACT, metrics=("backlog.memory",),
     ),
 )  # fmt: skip

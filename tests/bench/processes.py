@@ -13,6 +13,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LINE_BYTES_MAX: Final = 65_536
+START_S: Final = 60.0
 
 
 class Lines:
@@ -53,6 +54,29 @@ async def running(*argv: str) -> AsyncGenerator[Process]:
             yield process
         finally:
             await stop(process)
+
+
+class ProcessEnded(Exception):
+    """A process was not there long enough."""
+
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"it ended with {code} before it was ready: see what it wrote")
+
+
+async def alive_until(event: anyio.Event, process: Process) -> None:
+    """Wait for the event. Raises TimeoutError, and `ProcessEnded` where the process ended before."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_wait_for, process, tasks.cancel_scope)
+        with anyio.fail_after(START_S):
+            await event.wait()
+        tasks.cancel_scope.cancel()
+    if not event.is_set():
+        raise ProcessEnded(process.returncode)
+
+
+async def _wait_for(process: Process, scope: anyio.CancelScope) -> None:
+    await process.wait()
+    scope.cancel()
 
 
 async def stop(process: Process) -> None:

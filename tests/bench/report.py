@@ -1,49 +1,88 @@
-"""What a run prints."""
+"""What a run prints. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.table import Table
 
-from tests.bench.book import Book
-from tests.bench.goals import GOALS
+from tests.bench.book import Book, Sample
+from tests.bench.goals import GOALS, Goal
 
 
-def goals_table(book: Book) -> Table:
-    """Return each goal that was measured, with what became of it."""
-    table = Table(title="goals: the median of what each round measured")
-    for heading in ("what", "measured", "min..max", "spread", "must", "aim", ""):
-        table.add_column(heading, justify="left" if heading == "what" else "right")
-    for goal in GOALS:
-        sample = goal.measured(book)
-        if sample is None:
-            continue
-        sign, value = "≤" if goal.at_most else "≥", sample.median
-        met = "aim" if goal.meets(value, goal.aim) else "must" if goal.meets(value, goal.must) else "MISSED"
-        table.add_row(
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A goal, and what a run measured of it."""
+
+    goal: Goal
+    sample: Sample
+
+    @property
+    def passes_gate(self) -> bool:
+        """Whether the short form lets it pass."""
+        return self.goal.passes_gate(self.sample.median)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return a row: what, measured, min..max, spread, must, aim, reached."""
+        goal, sample = self.goal, self.sample
+        return (
             goal.title,
-            f"{value:.3g}{goal.unit}",
-            f"{min(sample.values):.3g}..{max(sample.values):.3g}",
+            f"{number(sample.median)}{goal.unit}",
+            f"{number(min(sample.values))} .. {number(max(sample.values))}",
             f"{sample.spread:.0%}",
-            f"{sign} {goal.must:g}",
-            f"{sign} {goal.aim:g}",
-            met,
+            f"{goal.sign} {number(goal.must)}",
+            f"{goal.sign} {number(goal.aim)}",
+            goal.word(sample.median),
         )
+
+
+HEADINGS = ("what", "measured", "min .. max", "spread", "must", "aim", "reached")
+
+
+def verdicts(book: Book) -> Sequence[Verdict]:
+    """Return those goals that the run measured."""
+    found = ((goal, goal.measured(book)) for goal in GOALS)
+    return [Verdict(goal, sample) for goal, sample in found if sample is not None]
+
+
+def goals_table(found: Sequence[Verdict]) -> Table:
+    """Return each goal, with what became of it."""
+    table = _table("goals: the median of what each round measured", HEADINGS)
+    for verdict in found:
+        table.add_row(*verdict.cells())
     return table
+
+
+METRIC_HEADINGS = ("metric", "median", "min", "max", "spread")
+
+
+def metric_rows(book: Book) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each metric."""
+    for metric in sorted(book.metrics):
+        sample = book.sample(metric)
+        numbers = (sample.median, min(sample.values), max(sample.values))
+        yield (metric, *map(number, numbers), f"{sample.spread:.0%}")
 
 
 def metrics_table(book: Book) -> Table:
     """Return every number that was measured."""
-    table = Table(title="measured")
-    for heading in ("metric", "median", "min", "max", "spread"):
-        table.add_column(heading, justify="left" if heading == "metric" else "right")
-    for metric in sorted(book.metrics):
-        sample = book.sample(metric)
-        table.add_row(
-            metric, *_numbers(sample.median, min(sample.values), max(sample.values)), f"{sample.spread:.0%}"
-        )
+    table = _table("measured", METRIC_HEADINGS)
+    for row in metric_rows(book):
+        table.add_row(*row)
     return table
 
 
-def _numbers(*values: float) -> Iterator[str]:
-    for value in values:
-        yield f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+def _table(title: str, headings: Sequence[str]) -> Table:
+    table = Table(title=title)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == headings[0] else "right")
+    return table
+
+
+def number(value: float) -> str:
+    """Write a number with three digits, or all that stand before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def noise(book: Book) -> float:
+    """Return the run's noise: the middle one of the spreads of all rates."""
+    return Sample([book.sample(metric).spread for metric in book.metrics if ".rate" in metric]).median

@@ -14,30 +14,18 @@ import anyio
 
 from tests.bench.book import Book
 from tests.bench.plane import LoadPlane, load_plane
-from tests.bench.processes import cpu_s, running
+from tests.bench.plans import Plan
+from tests.bench.processes import alive_until, cpu_s, running
 from tests.bench.references.disk import measure_disk
 from tests.bench.references.echo import echo_server, measure_echo
 from tests.bench.references.floor import Rows, measure_floor, rows_of
 from tests.bench.references.peer import peer
 from tests.bench.subjects import listener
-from tests.bench.subjects.daemon import START_S, Level, ProviderName, subject
+from tests.bench.subjects.daemon import Level, ProviderName, subject
 from tests.bench.subjects.journal import measure_journal
 
 Slice = Callable[[Path], Awaitable[Mapping[str, float]]]
 """One turn of one subject, with a folder for its files that no other turn has."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How much is measured."""
-
-    rounds: int
-    seconds: float
-    """How long each turn takes, about."""
-    operations: int
-    """Operations of a turn of the journal, and of its floor."""
-    peers: bool
-    """Whether the foreign libraries take part."""
 
 
 async def run_rounds(folder: Path, plan: Plan, book: Book, tell: Callable[[str], None]) -> None:
@@ -97,8 +85,7 @@ class _Driven:
 @asynccontextmanager
 async def _daemon(folder: Path, provider: ProviderName, level: Level) -> AsyncGenerator[_Driven]:
     async with load_plane() as plane, subject(folder, plane.url, provider=provider, level=level) as daemon:
-        with anyio.fail_after(START_S):
-            await plane.connected.wait()
+        await daemon.connected(plane.connected)
         yield _Driven(plane, daemon.pid)
 
 
@@ -106,8 +93,7 @@ async def _daemon(folder: Path, provider: ProviderName, level: Level) -> AsyncGe
 async def _loud(folder: Path) -> AsyncGenerator[_Driven]:
     """A daemon that logs, and that somebody listens to."""
     async with load_plane() as plane, subject(folder, plane.url, level="info") as daemon:
-        with anyio.fail_after(START_S):
-            await plane.connected.wait()
+        await daemon.connected(plane.connected)
         async with running(sys.executable, "-I", "-S", listener.__file__, str(daemon.inspect_socket)):
             yield _Driven(plane, daemon.pid)
 
@@ -117,8 +103,7 @@ async def _bare(folder: Path, module: str) -> AsyncGenerator[_Driven]:
     await anyio.Path(folder).mkdir()
     argv = (sys.executable, "-m", f"tests.bench.references.{module}", str(folder))
     async with load_plane() as plane, running(*argv, plane.url) as process:
-        with anyio.fail_after(START_S):
-            await plane.connected.wait()
+        await alive_until(plane.connected, process)
         yield _Driven(plane, process.pid)
 
 

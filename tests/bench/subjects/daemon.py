@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 import anyio
 
-from tests.bench.processes import ROOT
+from tests.bench.processes import ROOT, ProcessEnded, alive_until
 
 SERVER: Final = ROOT / "tests" / "servers" / "counter_mcp.py"
-START_S: Final = 60.0
+STOP_S: Final = 60.0
 STRACE: Final = ("strace", "-f", "-b", "execve", "--seccomp-bpf", "-ttt")
 """Stops the daemon at no other calls than those that are named (`--seccomp-bpf`), and its providers never."""
 SYNCS: Final = (*STRACE, "-e", "trace=fsync,fdatasync,sync_file_range,msync")
@@ -47,6 +47,13 @@ class Subject:
     def trace(self) -> Path:
         """The log of strace, where it runs under it."""
         return self.folder / "trace"
+
+    async def connected(self, event: anyio.Event) -> None:
+        """Wait until it has said hello to its plane. Ends the bench where it dies before."""
+        try:
+            await alive_until(event, self.process)
+        except ProcessEnded:
+            raise SystemExit(self.log()) from None
 
     def log(self) -> str:
         """Return the end of what it wrote."""
@@ -84,6 +91,10 @@ async def subject(
             with anyio.CancelScope(shield=True):
                 if process.returncode is None:
                     os.kill(made.pid, signal.SIGTERM)
+                with anyio.move_on_after(STOP_S):
+                    await process.wait()
+                if process.returncode is None:
+                    process.kill()
                 await process.wait()
         if process.returncode != 0:
             raise SystemExit(f"the daemon ended with {process.returncode}:\n{made.log()}")

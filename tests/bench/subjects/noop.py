@@ -20,7 +20,7 @@ from driver.config.load import load
 from driver.config.models import Config
 from driver.core.attempts import Answered, NotSent, Phase, Report, ToolCall
 from driver.daemon import main
-from driver.providers.protocol import LateResults, Provider
+from driver.providers.protocol import Provider
 
 HEARTBEAT: Final = "EFFECTD_BENCH_HEARTBEAT"
 BEAT_S: Final = 0.005
@@ -78,7 +78,7 @@ def _queued_s() -> float:
     return sum(int(text.split()[1]) for text in stats) / 1e9
 
 
-def _noop(config: Config, _late: LateResults) -> Mapping[str, Provider]:
+def _noop(config: Config, *_: object) -> Mapping[str, Provider]:
     return {name: NoopProvider(name) for name in config.providers}
 
 

@@ -1,0 +1,89 @@
+"""The plots of the page: SVG, drawn from a run's own numbers, and the same bytes for the same numbers.
+
+matplotlib is imported by name: only `make bench` installs it, and the code is checked without it.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.book import Book
+from tests.bench.report import Verdict
+
+RATES: Final[Sequence[tuple[str, str]]] = (
+    ("disk.append", "raw fdatasync, append"),
+    ("disk.overwrite", "raw fdatasync, overwrite"),
+    ("floor.rate@256", "(b) plain SQLite, groups of 256"),
+    ("journal.rate@256", "journal, 256 callers"),
+    ("floor.rate@64", "(b) plain SQLite, groups of 64"),
+    ("journal.rate@64", "journal, 64 callers"),
+    ("bare.rate@64", "(c) bare driver, 64 in flight"),
+    ("noop.rate@64", "effectd, no-op, 64 in flight"),
+    ("loud.rate@64", "effectd, logs, events, metrics"),
+    ("bare.rate@1", "(c) bare driver, one at a time"),
+    ("noop.rate@1", "effectd, no-op, one at a time"),
+    ("bare-mcp.rate@16", "bare MCP client, 16 in flight"),
+    ("mcp.rate@16", "effectd, MCP, 16 in flight"),
+    ("dbos-installed.rate@1", "(d) DBOS as installed, one at a time"),
+    ("dbos-installed.rate@64", "(d) DBOS as installed, 64 threads"),
+    ("dbos-durable.rate@1", "(d) DBOS, WAL and FULL, one at a time"),
+    ("dbos-durable.rate@64", "(d) DBOS, WAL and FULL, 64 threads"),
+    ("huey.rate@1", "(e) huey"),
+    ("persist-queue.rate@1", "(e) persist-queue"),
+)
+OURS: Final = "#1f6f8b"
+OTHERS: Final = "#b8b8b8"
+MISSED: Final = "#c0504d"
+
+
+def draw_rates(file: Path, book: Book) -> None:
+    """Draw how often a second each does what it does, with the smallest and the largest round."""
+    rows = [(label, book.sample(metric), metric) for metric, label in RATES if book.has(metric)]
+    figure, axes = _bars(len(rows))
+    for place, (_, sample, metric) in enumerate(rows):
+        ours = metric.startswith(("journal", "noop", "loud", "mcp"))
+        axes.barh(place, sample.median, color=OURS if ours else OTHERS)
+        axes.plot([min(sample.values), max(sample.values)], [place, place], color="black", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
+    axes.set_xscale("log")
+    axes.set_xlabel("a second: the median of all rounds, and their range")
+    _save(figure, file)
+
+
+def draw_goals(file: Path, verdicts: Sequence[Verdict]) -> None:
+    """Draw how much of what it must each goal reaches: 1 and more is enough."""
+    rows = [verdict for verdict in verdicts if verdict.goal.must]
+    figure, axes = _bars(len(rows))
+    for place, verdict in enumerate(rows):
+        reached = _reached(verdict, verdict.sample.median)
+        ends = [_reached(verdict, value) for value in verdict.sample.values]
+        axes.barh(place, reached, color=OURS if reached >= 1 else MISSED)
+        axes.plot([min(ends), max(ends)], [place, place], color="black", linewidth=0.8)
+        axes.plot([_reached(verdict, verdict.goal.aim)], [place], marker="|", color="black", markersize=9)
+    axes.axvline(1.0, color="black", linewidth=0.8, linestyle="--")
+    axes.set_yticks(range(len(rows)), [verdict.goal.title for verdict in rows])
+    axes.set_xscale("log")
+    axes.set_xlabel("of what it must (dashed); the mark is the aim")
+    _save(figure, file)
+
+
+def _reached(verdict: Verdict, value: float) -> float:
+    goal = verdict.goal
+    value = max(value, goal.must * 1e-3)  # a logarithm has no zero
+    return goal.must / value if goal.at_most else value / goal.must
+
+
+def _bars(rows: int) -> tuple[Any, Any]:
+    figure_class: Any = import_module("matplotlib.figure").Figure
+    figure = figure_class(figsize=(10, 1 + 0.3 * rows), layout="constrained")
+    axes = figure.subplots()
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _save(figure: Any, file: Path) -> None:  # noqa: ANN401 - matplotlib's own
+    matplotlib: Any = import_module("matplotlib")
+    with matplotlib.rc_context({"svg.hashsalt": file.name, "svg.fonttype": "none"}):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
