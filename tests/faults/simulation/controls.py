@@ -27,18 +27,18 @@ from tests.system.patches import lost_is_not_executed, told_before_commit
 @contextmanager
 def swapped(owner: Any, name: str, value: object) -> Generator[None]:  # noqa: ANN401 - a class or a module
     """Let an attribute be another one while the block lasts."""
-    attributes: dict[str, object] = dict(vars(owner))
+    original: object = owner.__dict__[name]
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, attributes[name])
+        setattr(owner, name, original)
 
 
 @contextmanager
 def kept(owner: Any, *names: str) -> Generator[None]:  # noqa: ANN401 - likewise
     """Put attributes back after the block, whoever changed them."""
-    originals: dict[str, object] = {name: vars(owner)[name] for name in names}
+    originals: dict[str, object] = {name: owner.__dict__[name] for name in names}
     try:
         yield
     finally:

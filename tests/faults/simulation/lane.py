@@ -13,14 +13,11 @@ from itertools import count
 from time import monotonic
 from typing import Final
 
-from tests.faults.lane import Report
+from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, HANGS, LOST_RECEIPTS, Report
 from tests.faults.simulation.batch import Tally, play_control, play_many, workers
 from tests.faults.simulation.controls import CONTROLS
 
 NAME: Final = "simulation"
-WORLDS: Final = 5_000
-"""In the time box of a run; a longer box plays as many as fit."""
-USUAL_S: Final = 70.0
 SEEDS_EACH: Final = 1_000_000
 """Between the worlds of one seed and those of the next."""
 CHUNK: Final = 20
@@ -30,6 +27,13 @@ REPLAY_S: Final = 4.0
 """What is left of the time box for that."""
 DEEP_EVERY: Final = 25
 """Each so-manieth world's journal is verified as `effectd verify --deep` does."""
+FIGURES: Final = {
+    DUPLICATE_EFFECTS: (" I2: ",),
+    LOST_RECEIPTS: (" I4: ", " I5: "),
+    CONTRADICTING_RECEIPTS: (" I3: ",),
+    HANGS: (" hang: ",),
+}
+"""Which broken promises are which of the figures that all lanes share."""
 WANTED: Final = frozenset(
     {
         "unknown",
@@ -66,15 +70,14 @@ WANTED: Final = frozenset(
 )
 
 
-def run(seed: int, seconds: float) -> Report:
-    """Play as many worlds as fit, `WORLDS` in a usual run. Each broken promise names its world."""
+def run(seed: int, seconds: float, points: int) -> Report:
+    """Play `points` worlds, or as many as fit. Each broken promise names its world."""
     ends = monotonic() + seconds
-    target = WORLDS if seconds <= USUAL_S else sys.maxsize
     processes = os.cpu_count() or 1
     with workers(processes) as pool:
-        report = Report(name=NAME, seed=seed, tried="", wanted=WANTED)
+        report = Report(name=NAME, seed=seed, tried="", wanted=WANTED, figures=dict.fromkeys(FIGURES, 0))
         controls = {name: pool.submit(play_control, name, seed * SEEDS_EACH) for name in CONTROLS}
-        tally = _play(pool, seed, target, ends - REPLAY_S)
+        tally = _play(pool, seed, points, ends - REPLAY_S)
         for name, noticed in controls.items():
             _control(name, noticed.result(), report)
         _replay(pool, tally, seed, report)
@@ -82,10 +85,13 @@ def run(seed: int, seconds: float) -> Report:
         f"{tally.worlds:,} worlds with {tally.lives:,} lives, {tally.steps:,} steps, "
         f"{tally.virtual_s / 3600:,.0f} h of simulated time"
     )
+    report.points = tally.worlds
     report.fired, report.reached = tally.fired, tally.reached
+    for measure, marks in FIGURES.items():
+        report.figures[measure] = sum(any(mark in text for mark in marks) for text in tally.broken)
     report.broken += tally.broken
-    if tally.worlds < target < sys.maxsize:
-        report.notes.append(f"the time was over before {target:,} worlds")
+    if tally.worlds < points:
+        report.notes.append(f"the time was over before {points:,} worlds")
     return report
 
 

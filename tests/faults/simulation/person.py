@@ -32,12 +32,16 @@ _WAYS: Final = (
 class Person:
     """Everybody who wants something."""
 
-    def __init__(self, rng: Random, truth: Truth, plane: Plane, tools: Tools, later: Later) -> None:
+    def __init__(
+        self, rng: Random, truth: Truth, plane: Plane, tools: Tools, later: Later, only: tuple[str, ...]
+    ) -> None:
         self._rng = rng
         self._truth = truth
         self._plane = plane
         self._tools = tools
         self._later = later
+        self._only = only
+        """The tools to call; none stands for any."""
         self._calls: list[Json] = []
         self._followed: set[str] = set()
         self._numbers = 0
@@ -45,7 +49,7 @@ class Person:
     def give_orders(self) -> None:
         """Have some calls given, over some time, and some of them withdrawn."""
         rng = self._rng
-        tools = rng.sample(WRITES, rng.randint(1, 4))
+        tools = self._only or rng.sample(WRITES, rng.randint(1, 4))
         burst = rng.random() < 0.3
         for number in range(rng.choice((1, 1, 2, 2, 3, 4, 6))):
             twin = rng.choice(self._calls) if self._calls and rng.random() < 0.3 else None

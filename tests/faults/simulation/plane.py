@@ -41,8 +41,9 @@ class Plane:
         self.journal_id = ""
         self._position = 0
         """How far this connection has sent the stream."""
-        self._busy_until = 0.0
-        """Until when the daemon does not send again what was too much; what comes behind that is dropped."""
+        self._was_busy = False
+        """Whether something was too much on this connection: what came behind that is dropped, to come again.
+        Whether it does is told by the receipts."""
         self.is_up = True
         self.histories: dict[str, History] = {}
         self.stored: dict[str, int] = {}
@@ -102,7 +103,7 @@ class Plane:
         if not self.is_up:
             wire.cut()
             return
-        self._wire, self._welcomed, self._position, self._busy_until = wire, False, 0, 0.0
+        self._wire, self._welcomed, self._position, self._was_busy = wire, False, 0, False
 
     def disconnected(self, wire: Wire) -> None:
         """A connection is gone."""
@@ -159,14 +160,11 @@ class Plane:
         history = self.histories[journal_id]
         if self.first_bytes.setdefault((journal_id, seq), data) != data:
             self._truth.blame("I4", f"event {seq} came as {data!r}, and before as other bytes")
-        now = asyncio.get_running_loop().time()
-        if seq > self._position + 1 and self._busy_until:
+        if seq > self._position + 1 and self._was_busy:
             return
-        if seq == self._position + 1:
-            self._busy_until = 0.0 if now > self._busy_until else self._busy_until
-            if seq > self.stored[journal_id] and self._rng.random() < self.nacks:
-                self._be_busy(seq, now)
-                return
+        if seq > self.stored[journal_id] and self._rng.random() < self.nacks:
+            self._be_busy(seq)
+            return
         fresh = seq == history.last_seq + 1
         self._position = history.take(data, event, position=self._position)
         if fresh and self._rng.random() < self.poison:
@@ -177,11 +175,10 @@ class Plane:
         self.on_event(event)
         self._store_soon()
 
-    def _be_busy(self, seq: int, now: float) -> None:
+    def _be_busy(self, seq: int) -> None:
         """Refuse an event for the moment, with those behind it."""
-        pause_ms = self._rng.choice((1, 50, 2_000))
-        self._busy_until = max(self._busy_until, now + pause_ms / 1000)
-        self._nack(seq, "busy", retry_after_ms=pause_ms)
+        self._was_busy = True
+        self._nack(seq, "busy", retry_after_ms=self._rng.choice((1, 50, 2_000)))
         self._truth.fired["nack, busy"] += 1
 
     def _nack(self, seq: int, code: str, **more: int) -> None:

@@ -91,6 +91,25 @@ class Snapshot:
     told: dict[int, bytes | None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theme:
+    """What some worlds are about, so that what is rare by chance is reached in each run."""
+
+    tools: tuple[str, ...] = ()
+    deeds: tuple[str, ...] = ()
+    place: str | None = None
+    """The boundary at whose second passing the first life ends."""
+    snapshot: bool = False
+
+
+THEMES: Final = (
+    *[Theme()] * 12,
+    Theme(tools=("asked",), deeds=("ok",), place="dispatch.prepared"),
+    Theme(tools=("proving",), deeds=("late", "lands late")),
+    Theme(deeds=("slow", "late", "silent"), snapshot=True),
+)
+
+
 class World:
     """Everything, and the order in which it goes wrong."""
 
@@ -112,7 +131,9 @@ class World:
         truth = self.truth
         self.tools = Tools(self._dice("tools"), truth, context)
         self.plane = Plane(self._dice("plane"), truth, context)
-        person = Person(self.rng, truth, self.plane, self.tools, self._later)
+        self.theme = self.rng.choice(THEMES)
+        person = Person(self.rng, truth, self.plane, self.tools, self._later, self.theme.tools)
+        self.tools.deeds = self.theme.deeds or self.tools.deeds
         self.plane.on_event = person.react
         self.network = Network(self._dice("network"), truth, self.plane, context)
         self.disk = Disk(self._dice("disk"))
@@ -160,8 +181,8 @@ class World:
             self._later(rng.uniform(0.0, TROUBLE_S), self._restart_politely)
         self._loses_disk = rng.random() < 0.05
         self._snapshot: Snapshot | None = None
-        if rng.random() < 0.15:
-            self._later(rng.uniform(0.0, TROUBLE_S / 2), self._take_snapshot)
+        if self.theme.snapshot or rng.random() < 0.1:
+            self._later(rng.uniform(2.0, TROUBLE_S / 2), self._take_snapshot)
             self._crashes_left = max(self._crashes_left, 2)
         self._later(OPERATOR_S, self._look_after)
 
@@ -207,7 +228,9 @@ class World:
         """Say when a life dies: at any step, or where a step has just become durable."""
         rng = self.rng
         self._crashes_left -= 1
-        if rng.random() < 0.5:
+        if self.theme.place is not None and life.number == 1:
+            life.dies_at_boundary = (self.theme.place, 2)
+        elif rng.random() < 0.5:
             life.dies_at_boundary = (rng.choice(PLACES), rng.choice((1, 1, 1, 2, 3)))
         else:
             life.dies_at = int(2 ** rng.uniform(3.0, 11.0))
@@ -311,7 +334,7 @@ class World:
 
     async def _is_at_rest(self) -> bool:
         life = self.lives[-1]
-        if self.plane.open_orders() or not life.ready or life.journal is None:
+        if self.plane.open_orders() or not life.alive or not life.ready or life.journal is None:
             return False
         return life.ended.is_set() or self._has_everything(life.journal)
 
