@@ -69,7 +69,7 @@ LANES: Final = (
         module="tests.faults.network",
         what="a connection cut at every byte, by RST and FIN, both ways, with TLS and without; partitions",
         points="cuts and partitions",
-        normal=Box(seconds=110, points=9_000),
+        normal=Box(seconds=150, points=9_000),
         full=Box(seconds=1_200, points=100_000),
     ),
     Lane(

@@ -30,7 +30,7 @@ IN_A_ROW: Final = 8
 """Handshakes that are forged, before one comes through."""
 CLOSES: Final = frozenset({1000, 1001, 1002, 1003, 1007, 1009, 1013})
 """Codes with which a daemon may end a connection (RFC 6455, 7.4.1, and its registry)."""
-ECHOED: Final = frozenset({1005, 1012, 3000, 3001, 4002, 4003, 4999})
+ECHOED: Final = frozenset({1005, 1012, *range(3_000, 5_000)})
 """Codes that it says because they were said to it."""
 
 

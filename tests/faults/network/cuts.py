@@ -36,11 +36,11 @@ Part: TypeAlias = Literal["opening", "conversation"]
 
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 NAMED: Final[Mapping[Side, str]] = MappingProxyType({"daemon": "daemon", "peer": "plane"})
-CHAIN: Final = 4
+CHAIN: Final = 8
 """Openings that are cut one after the other, before one may come through."""
 LIFE_MAX: Final = 400
 """Points with one journal: what is looked at for each of them grows with it."""
-FIRST_PASS_S: Final = 270.0
+FIRST_PASS_S: Final = 340.0
 """The first pass is about every byte, and is not cut short by the time box; only by this."""
 CONTROL_POINTS: Final = 200
 SILENT: Final = 50

@@ -6,22 +6,17 @@ one, of which one side has not heard yet, goes on to its end beside it, and is n
 `rst`: both sides get a reset, what was under way is lost. `fin`: whoever was to get the byte gets the end of
 the stream in its place, and may still talk; what the other side sends is swallowed, as behind a router that
 has forgotten the connection.
-
-As a program it is a relay and nothing more, which can be stopped by a signal: `… HOST PORT`.
 """
 
 import asyncio
 import contextlib
 import socket
 import struct
-import sys
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
-
-import anyio
 
 CHUNK: Final = 65_536
 RESET: Final = struct.pack("ii", 1, 0)
@@ -211,14 +206,3 @@ def cutter(made: Cutter) -> Generator[Cutter]:
         finally:
             loop.remove_reader(listener)
             made.end_all()
-
-
-async def _relay(host: str, port: int) -> None:
-    with cutter(Cutter((host, port))) as made:
-        sys.stdout.write(f"{made.port}\n")
-        sys.stdout.flush()
-        await anyio.sleep_forever()
-
-
-if __name__ == "__main__":
-    anyio.run(_relay, sys.argv[1], int(sys.argv[2]))

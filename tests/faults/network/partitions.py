@@ -170,13 +170,13 @@ ALWAYS: Final[Mapping[str, Trouble]] = MappingProxyType(
         "a plane that stands still": _stopped_plane,
         "a daemon that stands still": _stopped_daemon,
         "a slow cable": _slow_cable,
-    }
-)
-"""The six of each run."""
-OTHERS: Final[Mapping[str, Trouble]] = MappingProxyType(
-    {
         "loss one way, towards the plane": _losses("OUTPUT"),
         "loss one way, towards the daemon": _losses("INPUT"),
+    }
+)
+"""Those of each run."""
+OTHERS: Final[Mapping[str, Trouble]] = MappingProxyType(
+    {
         "loss both ways": _losses("INPUT", "OUTPUT"),
         "a hiccup": _hiccup,
     }
@@ -185,7 +185,7 @@ ALL: Final = MappingProxyType({**ALWAYS, **OTHERS})
 
 
 def work(seed: int, wanted: int, until_s: float) -> Balance:
-    """Bring so many partitions about, the six first; then random ones, while there is time."""
+    """Bring so many partitions about, those of each run first; then random ones, while there is time."""
     leave()
     return anyio.run(_work, seed, wanted, monotonic() + until_s)
 
@@ -232,7 +232,7 @@ async def _place(zygote: Zygote, number: int, balance: Balance) -> AsyncGenerato
     with cottage(number) as home:
         async with scripted_plane(host=home.plane) as plane, sandbox(zygote, plane) as made:
             relay = await anyio.open_process(
-                [sys.executable, "-m", "tests.faults.network.cutter", home.plane, str(port_of(plane))],
+                [sys.executable, "-m", "tests.faults.network.relay", home.plane, str(port_of(plane))],
                 cwd=ROOT,
                 stderr=None,
             )
