@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
-from tests.faults.journal_errors import CODES, Fault, Tally, Trap, went_on
+from tests.faults.journal_errors import BROKEN_MAX, CODES, Fault, Tally, Trap, went_on
 from tests.faults.notifier import ERRORS, Call, Supervisor
 from tests.system.audit import must_hold
 from tests.system.plane import ScriptedPlane, call, scripted_plane
@@ -30,17 +30,17 @@ CHANNEL: Final = "EFFECTD_FAULTS_CHANNEL"
 ONLY: Final = "EFFECTD_FAULTS_CALL"
 
 
-def work(seed: int, seconds: float) -> Tally:
-    """Inject for so many seconds."""
-    return anyio.run(_work, seed, monotonic() + seconds)
+def work(seed: int, end: float, target: int) -> Tally:
+    """Inject until `end` of the monotonic clock, or until so many errors were injected."""
+    return anyio.run(_work, seed, end, target)
 
 
-async def _work(seed: int, until: float) -> Tally:
+async def _work(seed: int, until: float, target: int) -> Tally:
     tally, chance = Tally(), random.Random(seed)
     zygote = Zygote()
     try:
         counts = await _counted(zygote)
-        while monotonic() < until and len(tally.broken) < 20:
+        while monotonic() < until and tally.injected < target and len(tally.broken) < BROKEN_MAX:
             name = chance.choice([name for name in ERRORS if counts[name]])
             fault = Fault(
                 call=name,
@@ -76,6 +76,7 @@ async def _one(zygote: Zygote, fault: Fault, tally: Tally) -> None:
                 tally.fired[errno.errorcode[fault.error]] += 1
                 tally.fired["for ever" if fault.for_ever else "once"] += 1
                 tally.reached[f"daemon: exit code {code}"] += 1
+            tally.hung += hung
             if hung:
                 wrong.append(f"it answered nothing for {PATIENCE_S:g} s: {made.lives[0].text[-1500:]}")
             if code not in CODES:

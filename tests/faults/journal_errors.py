@@ -25,10 +25,15 @@ from tests.faults.notifier import ERRORS, Call, Supervisor
 from tests.faults.promises import Promises, lines
 
 HANG_S: Final = 20.0
+"""When a life is killed."""
+SLOW_S: Final = 10.0
+"""What counts as a hang, unless a lock is refused for ever: SQLite then tries for ten seconds itself."""
 CODES: Final = frozenset({0, 2, 70, 71})
 STOPPING: Final = frozenset({"fsync", "fdatasync", "pwrite64"})
 """After an error of these, on the journal or its `-wal`, nobody goes on."""
 ACTIONS: Final = 6
+LIVES: Final = 6
+"""Different lives: what many of them leave is the same journal, which is looked at deeply once."""
 KILLED_AT: Final = 12
 BROKEN_MAX: Final = 60
 
@@ -79,12 +84,14 @@ class Ended:
     """None: it hung, and was killed."""
     said: str
     calls: Sequence[Call]
+    took_s: float
 
 
 def life(root: Path, name: str, seed: int, judge: Trap, weakness: str | None = None) -> Ended:
     """Fork a life of a journal below `root`, and decide about its calls until it has ended."""
+    began = monotonic()
     ours, theirs = socket.socketpair()
-    output = root / "output"
+    output = os.memfd_create("output")
     pid = os.fork()
     if pid == 0:
         ours.close()
@@ -106,19 +113,21 @@ def life(root: Path, name: str, seed: int, judge: Trap, weakness: str | None = N
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     timer.cancel()
     timer.join()
+    with open(output, "rb") as file:  # noqa: PTH123 - it has no name
+        file.seek(0)
+        said = file.read().decode(errors="replace")
     return Ended(
-        code=None if hung.is_set() else code, said=output.read_text(errors="replace"), calls=supervisor.calls
+        code=None if hung.is_set() else code, said=said, calls=supervisor.calls, took_s=monotonic() - began
     )
 
 
 def _be_the_life(
-    channel: socket.socket, only: str, output: Path, root: Path, name: str, seed: int, weakness: str | None
+    channel: socket.socket, only: str, output: int, root: Path, name: str, seed: int, weakness: str | None
 ) -> None:
     code = 1
     try:
-        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         notifier.submit(channel, only)
         code = journal_life.main([str(root), name, str(seed), *([weakness] if weakness else [])], ACTIONS)
     except BaseException:  # noqa: BLE001 - a forked copy must not go on as if it were its parent
@@ -140,6 +149,12 @@ class Tally:
     reached: Counter[str] = field(default_factory=Counter[str])
     broken: list[str] = field(default_factory=list[str])
     slowest_s: float = 0.0
+    hung: int = 0
+
+    @property
+    def injected(self) -> int:
+        """How many errors were really there; one that stays counts once."""
+        return self.fired["once"] + self.fired["for ever"]
 
 
 @dataclass(slots=True)
@@ -153,12 +168,16 @@ class Worker:
     counts: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     templates: dict[str, Path] = field(default_factory=dict[str, Path])
     promises: dict[str, Promises] = field(default_factory=dict[str, Promises])
+    looker: Looker = field(init=False)
 
-    def work(self, until: float) -> Tally:
-        """Inject until the time is over."""
+    def __post_init__(self) -> None:
+        self.looker = Looker(self.folder / "look")
+
+    def work(self, until: float, target: int) -> Tally:
+        """Inject until the time is over, or so many errors were injected."""
         chance = random.Random(self.seed)
         self.prepare()
-        while monotonic() < until and len(self.tally.broken) < BROKEN_MAX:
+        while monotonic() < until and self.tally.injected < target and len(self.tally.broken) < BROKEN_MAX:
             start = chance.choice(("new", "used", "used", "killed"))
             name = chance.choice(("plain", "plain", "plain", "histories"))
             call = chance.choice([call for call in ERRORS if self.counts[start][call]])
@@ -168,11 +187,12 @@ class Worker:
                 error=chance.choice(ERRORS[call]),
                 for_ever=chance.random() < (0.1 if call == "fcntl" else 0.4),  # SQLite waits 10 s for a lock
             )
-            self.one(start, name, fault, chance.randrange(1 << 30))
+            self.one(start, name, fault, chance.randrange(LIVES))
         return self.tally
 
     def prepare(self) -> None:
         """Make what lives begin with: no journal, a used one, and one whose last life was killed."""
+        self.looker.root.mkdir(mode=0o700)
         for start in ("new", "used", "killed"):
             root = self.folder / start
             root.mkdir(mode=0o700)
@@ -201,7 +221,8 @@ class Worker:
         ended = life(root, name, seed, trap, self.weakness)
         tally.tried += 1
         tally.lives += 1
-        wrong = _judged(ended, trap)
+        tally.hung += ended.took_s > SLOW_S and not (fault.call == "fcntl" and fault.for_ever)
+        wrong = judged(ended, trap)
         told = lines(ended.said.splitlines(), self.promises[start])
         if trap.fired:
             tally.fired[errno.errorcode[fault.error]] += 1
@@ -212,7 +233,7 @@ class Worker:
                 second = life(root, name, seed + 1, again, self.weakness)
                 tally.lives += 1
                 tally.reached["a second life under the same error"] += bool(again.fired)
-                wrong += [f"second life: {text}" for text in _judged(second, again)]
+                wrong += [f"second life: {text}" for text in judged(second, again)]
                 told = lines(second.said.splitlines(), told)
         wrong += told.broken(self._look(root))
         tally.slowest_s = max(tally.slowest_s, monotonic() - began)
@@ -221,14 +242,12 @@ class Worker:
             tally.broken.append(f"{start} journal, {name}, life {seed}, {place}: {'; '.join(wrong)[:900]}")
 
     def _look(self, root: Path) -> Answer:
-        looker = Looker(self.folder / "look")
-        looker.root.mkdir(mode=0o700, exist_ok=True)
-        answer = looker.look_at(root)
+        answer = self.looker.look_at(root)
         self.tally.reached["a new generation"] += any((root / "state").glob("journal-*.db"))
         return answer
 
 
-def _judged(ended: Ended, trap: Trap) -> list[str]:
+def judged(ended: Ended, trap: Trap) -> list[str]:
     """What is wrong with how a life ended."""
     if ended.code is None:
         return [f"it hung for {HANG_S:g} s"]
@@ -251,10 +270,10 @@ def _is_journal(path: str) -> bool:
 # ------------------------------------------------------------ for the lane
 
 
-def work(folder: Path, seed: int, seconds: float) -> Tally:
-    """Inject for so many seconds."""
+def work(folder: Path, seed: int, end: float, target: int) -> Tally:
+    """Inject until `end` of the monotonic clock, or until so many errors were injected."""
     folder.mkdir(mode=0o700)
-    return Worker(folder, seed).work(monotonic() + seconds)
+    return Worker(folder, seed).work(end, target)
 
 
 def control(folder: Path, seed: int) -> Tally:

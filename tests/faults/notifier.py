@@ -2,7 +2,7 @@
 
 The process asks, after its fork, that the kernel report its file calls to us; each waits until we have let it
 go on, or have answered it with an error in the kernel's place. Nothing of it was done then. No privilege, no
-tracer and no changed library is needed; but Linux 5.5 or newer, on x86-64.
+tracer and no changed library is needed; but Linux 5.5 or newer, on x86-64 or aarch64.
 """
 
 import ctypes
@@ -20,24 +20,45 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-CALLS: Final[Mapping[int, str]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """The numbers of system calls on one kind of processor."""
+
+    seccomp: int
+    calls: Mapping[int, str]
+    """By their number; calls that differ in how they name a file have one name."""
+    by_path: Mapping[int, int]
+    """Which argument names the file; of all others the first one is a descriptor."""
+
+
+_MACHINES: Final[Mapping[str, _Machine]] = MappingProxyType(
     {
-        0: "read", 1: "write", 5: "fstat", 17: "pread64", 18: "pwrite64", 72: "fcntl", 73: "flock",
-        74: "fsync", 75: "fdatasync", 77: "ftruncate", 82: "rename", 83: "mkdir", 86: "link",
-        87: "unlink", 257: "openat", 262: "newfstatat", 263: "unlinkat", 264: "renameat",
-        265: "linkat", 137: "statfs", 138: "fstatfs",
+        "x86_64": _Machine(
+            317,
+            {
+                0: "read", 1: "write", 5: "fstat", 17: "pread64", 18: "pwrite64", 72: "fcntl", 73: "flock",
+                74: "fsync", 75: "fdatasync", 77: "ftruncate", 82: "rename", 83: "mkdir", 86: "link",
+                87: "unlink", 137: "statfs", 138: "fstatfs", 257: "openat", 258: "mkdir", 262: "newfstatat",
+                263: "unlink", 264: "rename", 265: "link", 316: "rename",
+            },
+            {82: 0, 83: 0, 86: 0, 87: 0, 137: 0, 257: 1, 258: 1, 262: 1, 263: 1, 264: 1, 265: 1, 316: 1},
+        ),
+        "aarch64": _Machine(
+            277,
+            {
+                25: "fcntl", 32: "flock", 34: "mkdir", 35: "unlink", 37: "link", 38: "rename", 43: "statfs",
+                44: "fstatfs", 46: "ftruncate", 56: "openat", 63: "read", 64: "write", 67: "pread64",
+                68: "pwrite64", 79: "newfstatat", 80: "fstat", 82: "fsync", 83: "fdatasync", 276: "rename",
+            },
+            {34: 1, 35: 1, 37: 1, 38: 1, 43: 0, 56: 1, 79: 1, 276: 1},
+        ),
     }
 )  # fmt: skip
-_BY_PATH: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "rename": 0, "mkdir": 0, "link": 0, "unlink": 0, "openat": 1, "newfstatat": 1, "unlinkat": 1,
-        "renameat": 1, "linkat": 1, "statfs": 0,
-    }
-)  # fmt: skip
-"""Which argument names the file."""
+_HERE: Final = _MACHINES.get(platform.machine(), _MACHINES["x86_64"])
+CALLS: Final = _HERE.calls
 _LOCKING: Final = frozenset({6, 7, 37, 38})
 _NO_NEW_PRIVS: Final = 38
-_SECCOMP: Final = 317
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
 _PATH_BYTES_MAX: Final = 512
@@ -46,9 +67,9 @@ _PATH_BYTES_MAX: Final = 512
 def lacking() -> str | None:
     """Say why this machine cannot do it, or None."""
     release = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
-    if platform.machine() == "x86_64" and release >= (5, 5):
+    if platform.machine() in _MACHINES and release >= (5, 5):
         return None
-    return "the kernel of this machine cannot report system calls (Linux 5.5, x86-64)"
+    return "the kernel of this machine cannot report system calls (Linux 5.5, x86-64 or aarch64)"
 
 
 class _Instruction(ctypes.Structure):
@@ -77,7 +98,7 @@ def submit(channel: socket.socket, only: str = "") -> None:
     program = _Program(len(words), (_Instruction * len(words))(*(_Instruction(*word) for word in words)))
     if libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
-    listener = libc.syscall(_SECCOMP, 1, 8, ctypes.byref(program))
+    listener = libc.syscall(_HERE.seccomp, 1, 8, ctypes.byref(program))
     if listener < 0:
         raise OSError(ctypes.get_errno(), "seccomp")
     socket.send_fds(channel, [b"."], [listener])
@@ -131,14 +152,15 @@ class Supervisor:
         notice = bytearray(80)
         fcntl.ioctl(self.listener, _RECEIVE, notice)
         number, thread, _, call, _, _, *arguments = struct.unpack_from("=QIIiIQ6Q", notice)
-        problem = self._look(memory, thread, CALLS[call], arguments)
+        problem = self._look(memory, thread, call, arguments)
         if problem == KILL:
             os.kill(self.pid, signal.SIGKILL)
             return
         answer = struct.pack("=QqiI", number, 0, -problem, 0 if problem else 1)
         fcntl.ioctl(self.listener, _SEND, answer)
 
-    def _look(self, memory: int, thread: int, name: str, arguments: list[int]) -> int:
+    def _look(self, memory: int, thread: int, number: int, arguments: list[int]) -> int:
+        name = CALLS[number]
         if name == "fcntl" and arguments[1] not in _LOCKING:
             return 0
         if thread not in self._ours:
@@ -146,7 +168,7 @@ class Supervisor:
             self._ours[thread] = os.path.exists(task)  # noqa: PTH110 - it is fast
         if not self._ours[thread]:
             return 0
-        path = self._path(memory, thread, name, arguments)
+        path = self._path(memory, thread, _HERE.by_path.get(number), arguments)
         if path is None or not path.startswith(self.root):
             return 0
         call = Call(name=name, path=path[len(self.root) :].lstrip("/"))
@@ -155,10 +177,10 @@ class Supervisor:
         self.calls.append(call)
         return self.judge(call)
 
-    def _path(self, memory: int, thread: int, name: str, arguments: list[int]) -> str | None:
+    def _path(self, memory: int, thread: int, place: int | None, arguments: list[int]) -> str | None:
         try:
-            if name in _BY_PATH:
-                raw = os.pread(memory, _PATH_BYTES_MAX, arguments[_BY_PATH[name]])
+            if place is not None:
+                raw = os.pread(memory, _PATH_BYTES_MAX, arguments[place])
                 return os.fsdecode(raw.partition(b"\0")[0])
             return os.readlink(f"/proc/{thread}/fd/{arguments[0]}")  # noqa: PTH115 - it is fast
         except OSError:
@@ -182,7 +204,6 @@ ERRORS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
         "rename": (errno.EIO, errno.ENOSPC),
         "unlink": (errno.EIO,),
         "link": (errno.EIO, errno.ENOSPC),
-        "linkat": (errno.EIO, errno.ENOSPC),
         "mkdir": (errno.ENOSPC, errno.EIO),
         "statfs": (errno.EIO,),
         "fstatfs": (errno.EIO,),
