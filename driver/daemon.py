@@ -53,7 +53,7 @@ from driver.local.peers import credentials
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from driver.local.sockets import listen
-from driver.local.sources import LinkFacts, StatusFacts
+from driver.local.sources import GatewayFacts, LinkFacts, StatusFacts
 from driver.metrics.exposition import Metrics, Moment
 from driver.providers.command.shim import kernel
 from driver.providers.command.spool import Spool
@@ -300,6 +300,8 @@ class Daemon:
         self._posture.draining = True
         await self.journal.transact(lambda tx: announce(tx, DriverStopping(reason=reason)))
         await self._engine.dispatcher.drain()
+        if self._gateway is not None:
+            await self._gateway.flush()
         if self._link is not None and self._link.statistics().connected:
             with anyio.move_on_after(FLUSH_S):
                 statistics = self.journal.statistics()
@@ -316,6 +318,7 @@ class Daemon:
             fault_injection=self._drill.words,
             diverged=self._metrics.tallies.divergences,
             duplicated=self._metrics.tallies.duplicated,
+            gateway=self._gateway_facts(),
         )
 
     def withheld(self, tool: str) -> tuple[str, ...]:
@@ -418,7 +421,14 @@ class Daemon:
             waiting=self._engine.dispatcher.depth,
             refused=self._engine.intake.refused,
             lines_dropped=self._lines.dropped,
+            gateway=None if self._gateway is None else self._gateway.tally,
         )
+
+    def _gateway_facts(self) -> GatewayFacts | None:
+        table = self._config.gateway
+        if self._gateway is None or table is None:
+            return None
+        return GatewayFacts(connections=self._gateway.tally.connections, listen=table.listen or None)
 
     def _link_facts(self) -> LinkFacts:
         if self._link is None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import anyio
 import structlog
+from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -152,20 +153,26 @@ class Company:
 
     async def meanwhile(self, wait: Wait) -> Outcome | None:
         """See `Asker.meanwhile`."""
-        asked: str | None = None
+        question: Outcome | None = None
         async with self._send, self._receive, anyio.create_task_group() as tasks:
             tasks.start_soon(self._pass_on)
-            while True:
-                if wait.approval_id is not None:
-                    await self._say(wait)
-                    if wait.approval_id != asked and self._may_ask:
-                        asked = wait.approval_id
-                        if self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                            tasks.cancel_scope.cancel()
-                            return self._approvals.question(self._speaker, wait, asked)
-                        tasks.start_soon(self._ask, wait, asked)
-                with anyio.move_on_after(self._limits.progress_s if wait.approval_id else None):
-                    await wait.news()
+            question = await self._wait(wait, tasks)
+            tasks.cancel_scope.cancel()
+        return question
+
+    async def _wait(self, wait: Wait, tasks: TaskGroup) -> Outcome:
+        """Say that a person is waited for, while one is. Returns the question where a result has to ask it."""
+        asked: str | None = None
+        while True:
+            if wait.approval_id is not None:
+                await self._say(wait)
+                if wait.approval_id != asked and self._may_ask:
+                    asked = wait.approval_id
+                    if self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                        return self._approvals.question(self._speaker, wait, asked)
+                    tasks.start_soon(self._ask, wait, asked)
+            with anyio.move_on_after(self._limits.progress_s if wait.approval_id else None):
+                await wait.news()
 
     async def _pass_on(self) -> None:
         async for said in self._receive:

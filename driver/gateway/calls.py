@@ -129,6 +129,9 @@ class Calls:
         self._tasks = tasks
         waits.on_end = self._remember
         self._deliveries = Deliveries()
+        self._undelivered: set[CommandId] = set()
+        """Calls that are over, and whose askers do not have their answers yet."""
+        self._emptied = anyio.Event()
         self.claims = Claims()
         self.tally = Tally()
 
@@ -157,12 +160,22 @@ class Calls:
         The note may be lost in a crash: an equal call is then refused once.
         """
         command_id = given.command_id
+        self._undelivered.discard(command_id)
+        if not self._undelivered:
+            self._emptied.set()
         if not self._deliveries.heard(command_id, given.run_id, given.digest):
             return
         try:
             self._sources.journal.later(lambda tx: tx.note_delivery(command_id, DELIVERED))
         except QueueFull:
             log.warning("delivery_not_noted", command_id=command_id)
+
+    async def flush(self) -> None:
+        """Wait until the answers that are there have been delivered, `drain_s` at most."""
+        with anyio.move_on_after(self._limits.drain_s):
+            while self._undelivered:
+                self._emptied = anyio.Event()
+                await self._emptied.wait()
 
     # ------------------------------------------------------------ before it is taken
 
@@ -210,6 +223,8 @@ class Calls:
     def _remember(self, wait: Wait) -> None:
         """Have an equal write refused until somebody has heard the answer of this one."""
         contract, outcome = self._sources.contract(wait.tool), wait.outcome
+        if wait.askers and isinstance(outcome, Ended):
+            self._undelivered.add(wait.command_id)
         told = isinstance(outcome, Ended) and outcome.kind in TOLD and outcome.data.get("effect") != "none"
         if told and contract.write and contract.identical != "allow":
             self._deliveries.answered(wait.run_id, wait.digest, wait.command_id, wait.operation_id)

@@ -25,6 +25,7 @@ from mcp.server.subscriptions import (
     ListenHandler,
     PromptsListChanged,
     ResourcesListChanged,
+    ServerEvent,
     ToolsListChanged,
 )
 from mcp_types import (
@@ -94,9 +95,13 @@ class Front:
 
     async def changed(self, lists: frozenset[str]) -> None:
         """Tell all clients that `tools`, `resources` or `prompts` are others by now."""
-        events = {"tools": ToolsListChanged, "resources": ResourcesListChanged, "prompts": PromptsListChanged}
+        events: dict[str, ServerEvent] = {
+            "tools": ToolsListChanged(),
+            "resources": ResourcesListChanged(),
+            "prompts": PromptsListChanged(),
+        }
         for name in sorted(lists):
-            await self._bus.publish(events[name]())
+            await self._bus.publish(events[name])
         for session in tuple(self._sessions.values()):
             with anyio.move_on_after(NOTIFY_S):
                 await _tell(session, lists)

@@ -242,12 +242,19 @@ class Relay:
         await self._withdraw_questions()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._resume, link)
+            await self._hear(link, stream, lines)
+            link.open = False
+            tasks.cancel_scope.cancel()
+
+    async def _hear(self, link: "_Link", stream: ByteStream, lines: Lines) -> None:
+        """Take what the daemon says until the connection is over, however it ends."""
+        try:
             while (data := await lines.next(stream)) is not None:
                 message = read(data)
                 if message is not None:
                     await self._from_daemon(link, message)
-            link.open = False
-            tasks.cancel_scope.cancel()
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, LineTooLong) as error:
+            self._where = f"{self._settings.socket}: {_why(error)}"
 
     async def _resume(self, link: "_Link") -> None:
         """Bring a new connection to where the client is, and ask about everything that is unanswered."""

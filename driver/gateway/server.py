@@ -54,6 +54,11 @@ class Gateway:
         """What it did since its start."""
         return Tally() if self._calls is None else self._calls.tally
 
+    async def flush(self) -> None:
+        """Wait, within bounds, until agents have the answers that are there: the daemon is about to end."""
+        if self._calls is not None:
+            await self._calls.flush()
+
     async def run(
         self,
         listener: socket.socket,

@@ -115,6 +115,9 @@ def status(facts: StatusFacts, known: Known, statistics: JournalStatistics) -> J
             "wal_bytes": statistics.wal_bytes,
             "last_commit_at": statistics.last_commit_at,
         },
+        "gateway": None
+        if facts.gateway is None
+        else {"connections": facts.gateway.connections, "listen": facts.gateway.listen},
         "fence": None if known.fence is None else known.fence.reason,
         "integrity": facts.integrity,
         "fault_injection": list(facts.fault_injection),

@@ -31,6 +31,14 @@ class LinkFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayFacts:
+    """The gateway: how many relays are connected, and the address over TCP, if there is one."""
+
+    connections: int
+    listen: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusFacts:
     """What `GET /v1/status` says that the journal does not know.
 
@@ -48,6 +56,8 @@ class StatusFacts:
     """Contradictions among proofs since the daemon's start."""
     duplicated: int = 0
     """Probes since then that found an effect more often than once."""
+    gateway: GatewayFacts | None = None
+    """None: there is none."""
 
 
 class Sources(Protocol):

@@ -10,7 +10,7 @@ sends never becomes a label.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.exposition import choose_encoder
@@ -33,6 +33,16 @@ _FSYNCS_A_CHECKPOINT: Final = 2
 """SQLite syncs the `-wal` before it copies pages, and the file after (sqlite.org/wal.html, checkpointing)."""
 
 
+class GatewayFigures(Protocol):
+    """What the gateway did since its start, and how many relays are connected now."""
+
+    connections: int
+    calls: int
+    attached: int
+    refused: int
+    replayed: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
     """What the rest of the daemon says at a scrape."""
@@ -48,6 +58,8 @@ class Moment:
     """Commands that were refused without being remembered, by code."""
     lines_dropped: int
     """Of the log."""
+    gateway: GatewayFigures | None = None
+    """None: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +145,7 @@ class _Scrape(Collector):
         yield from self._outbox()
         yield from self._journal()
         yield from self._daemon()
+        yield from self._gateway()
 
     def _operations(self) -> Iterator[Metric]:
         known, tallies, now = self.known, self.tallies, self.moment
@@ -187,6 +200,16 @@ class _Scrape(Collector):
         yield _by("effectd_fence", "1 for the fence that stands.", "reason", fence)
         yield _counted("effectd_fences", "Fences.", "reason", self.tallies.fences)
         yield _count("effectd_log_lines_dropped", "Log lines that could not be written.", now.lines_dropped)
+
+    def _gateway(self) -> Iterator[Metric]:
+        found = self.moment.gateway
+        if found is None:
+            return
+        yield _gauge("effectd_gateway_connections", "Agents' relays that are connected.", found.connections)
+        yield _count("effectd_gateway_calls", "Calls of agents.", found.calls)
+        yield _count("effectd_gateway_calls_attached", "Calls that found an equal one.", found.attached)
+        yield _count("effectd_gateway_calls_refused", "Calls that executed nothing.", found.refused)
+        yield _count("effectd_gateway_calls_replayed", "Answers from the journal.", found.replayed)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 import anyio
 
 from driver.core.answers import Repeat
+from driver.core.attempts import Report
 from driver.core.commands import ToolCallData
 from driver.core.conclusion import Attempted
 from driver.core.unfencing import Unfenced
@@ -27,13 +28,15 @@ from driver.engine.intake import Intake
 from driver.engine.posture import Posture
 from driver.engine.running import Running
 from driver.engine.terms import Terms
+from driver.gateway.outcomes import Ended
+from driver.gateway.waiting import Waits
 from driver.log import LogFormat, Output, configure
 from driver.providers.mcp.jsonrpc import RequestId
 from driver.providers.mcp.provider import McpProvider
 from driver.providers.mcp.stdio import StdioWire
-from store.events import Draft, DriverUnfenced, OperationNotExecuted, OperationStarted
+from store.events import Draft, DriverUnfenced, OperationNotExecuted, OperationStarted, OperationSucceeded
 from store.head import Ledger
-from store.records import JournalId, OperationId, Origin
+from store.records import JournalId, JsonObject, OperationId, Origin
 from store.transaction import Transaction
 from store.writer import Writer
 from tests.faults.notifier import submit
@@ -66,6 +69,25 @@ def no_dedupe() -> None:
         return answers
 
     Intake.deliver = deliver  # type: ignore[method-assign]
+
+
+def answer_uncommitted() -> None:
+    """Let an agent have the provider's answer before its outcome is in the journal."""
+    original = Waits.answered
+
+    def answered(self: Waits, operation_id: OperationId, report: Report) -> None:
+        original(self, operation_id, report)
+        wait = self._by_operation.get(operation_id)
+        if wait is not None:
+            data: JsonObject = {"effect": "occurred"}
+            kind = OperationSucceeded.KIND
+            self.end(wait, Ended(operation_id=operation_id, kind=kind, data=data, report=report))
+
+    async def end(self: Dispatcher, running: Running, newest: Attempted) -> None:
+        await anyio.sleep_forever()  # a commit that takes longer than this process lives
+
+    Waits.answered = answered  # type: ignore[method-assign]
+    Dispatcher._end = end  # type: ignore[method-assign]
 
 
 def no_fsync() -> None:
@@ -265,6 +287,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
         for patch in (
             no_intent_commit,
             no_dedupe,
+            answer_uncommitted,
             no_fsync,
             no_fsync_unnoticed,
             told_before_commit,
