@@ -9,7 +9,7 @@ What may lie between the two medians, and why:
 descriptors  8: connections to a provider that are kept for the next call come and go
 threads      6: worker threads are made on demand, up to a limit, and end when they are idle
 memory       6 MB and a tenth: an allocator keeps what it once needed, in arenas that fill unevenly. What is
-             leaked with each call is seen from about 4 kB a call in a run of two minutes, and from some 100
+             leaked with each call is seen from about 7 kB a call in a run of two minutes, and from some 300
              bytes in one of 45
 processes    2: a server that was killed may not have been needed again yet
 -wal         4 MB: what the daemon lets it grow to before it checkpoints
