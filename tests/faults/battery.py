@@ -22,6 +22,7 @@ import anyio
 from tests.faults.lane import Box, Lane, Report, failed
 
 ROOT: Final = Path(__file__).parents[2]
+COMMAND: Final = (sys.executable, "-m", "tests.faults")
 CORES: Final = max(2, len(os.sched_getaffinity(0)))
 LATEST: Final = 2.0
 GRACE_S: Final = 90.0
@@ -48,7 +49,8 @@ class Battery:
     say: Callable[[Ran], None]
     """Called with each lane as it ends."""
     ended: list[Ran] = field(default_factory=list[Ran])
-    _free: int = CORES
+    cores: int = CORES
+    """Those that no lane uses."""
     _changed: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, work: Iterable[tuple[Lane, Box]]) -> None:
@@ -56,13 +58,13 @@ class Battery:
         waiting = sorted(work, key=lambda item: (item[0].cores, -item[1].seconds))
         async with anyio.create_task_group() as tasks:
             while waiting:
-                fitting = next((item for item in waiting if item[0].cores <= self._free), None)
+                fitting = next((item for item in waiting if item[0].cores <= self.cores), None)
                 if fitting is None:
                     await self._changed.wait()
                     self._changed = anyio.Event()
                     continue
                 waiting.remove(fitting)
-                self._free -= fitting[0].cores
+                self.cores -= fitting[0].cores
                 tasks.start_soon(self._one, *fitting)
 
     async def _one(self, lane: Lane, box: Box) -> None:
@@ -73,7 +75,7 @@ class Battery:
         ran = Ran(lane=lane, box=box, report=report, printed=printed)
         self.ended.append(ran)
         self.say(ran)
-        self._free += lane.cores
+        self.cores += lane.cores
         self._changed.set()
 
 
@@ -84,7 +86,7 @@ async def _lived(lane: Lane, box: Box, seed: int, folder: Path) -> tuple[Report,
     limit_s = box.seconds * LATEST + GRACE_S
     with output.open("wb") as to:
         process = await anyio.open_process(
-            [sys.executable, "-m", "tests.faults", *words],
+            [*COMMAND, *words],
             cwd=ROOT,
             stdin=None,
             stdout=to,

@@ -19,9 +19,9 @@ from tests.faults.promises import Promises
 TOLD: Final = "told.json"
 
 
-def keep(image: Image, told: Promises, known: frozenset[str]) -> Path:
-    """Write the disk into a new folder of the temporary ones, and return that; it stays."""
-    folder = Path(tempfile.mkdtemp(prefix="effectd-specimen-"))
+def keep(image: Image, told: Promises, known: frozenset[str], place: Path | None = None) -> Path:
+    """Write the disk into a new folder, of the temporary ones without a `place`; return that. It stays."""
+    folder = Path(tempfile.mkdtemp(prefix="effectd-specimen-", dir=place))
     for name in ("state", "backups"):
         (folder / name).mkdir(mode=0o700)
     for name, content in image.files.items():
