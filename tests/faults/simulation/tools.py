@@ -142,6 +142,7 @@ DEEDS: Final[Mapping[str, Deed]] = MappingProxyType(
         "refused": Deed(),
         "error": Deed(None, _next, FAILED),
         "error of the protocol": Deed(None, _next, REFUSED),
+        "error, taken back": Deed(None, _next, FAILED),
         "error, done": Deed(_soon, _next, FAILED),
         "busy": Deed(None, _next, BUSY),
         "raises, done": Deed(_soon),
@@ -192,6 +193,8 @@ class Tools:
             return "ok"
         deed = self.rng.choice(self.deeds)
         if deed == "error, done" and CONTRACTS[tool].error_means == "none":
+            deed = "error"
+        if deed == "error, taken back" and tool != "proving":
             deed = "error"
         if tool in ("find", "read") and deed not in HARMLESS:
             deed = "ok"
@@ -253,17 +256,21 @@ class Tools:
         found = report or self._success(item.call)
         if item.waited:
             item.future.set_result(found)
+            if item.deed == "error, taken back":
+                loop = asyncio.get_running_loop()
+                loop.call_later(self.rng.uniform(0.1, 9.0), self._take_back, item, context=self.context)
         elif not isinstance(found, Silence):
             self.truth.fired["late answer"] += 1
             item.process.late(item.call.operation_id, item.call.attempt, found)
-            self._contradict(item)
         item.over.set()
 
-    def _contradict(self, item: Pending) -> None:
-        """Answer once more now and then, and say the opposite: that an error means that nothing happened."""
-        if item.call.tool == "proving" and item.deed in ("late", "lands late") and self.rng.random() < 0.5:
+    def _take_back(self, item: Pending) -> None:
+        """Do it after all, where an error had said that nothing happened, and say so, too."""
+        if item.process.alive:
             self.truth.fired["a second answer, the opposite"] += 1
-            item.process.late(item.call.operation_id, item.call.attempt, PeerError(code=-1, message="no"))
+            self.truth.lied.add(item.call.operation_id)
+            self._happen(item)
+            item.process.late(item.call.operation_id, item.call.attempt, OK)
 
     def _success(self, call: ToolCall) -> Report:
         if call.tool == "find":

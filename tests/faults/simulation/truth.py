@@ -31,6 +31,8 @@ class Truth:
         """The intents that the plane holds."""
         self.may_be_erased = False
         """Whether somebody has asked for a run to be erased."""
+        self.lied: set[str] = set()
+        """Operations whose tool said that nothing happened, and did it afterwards."""
         self.forked = False
         """Whether a journal was lost, or rolled back: an attempt's number may then come again."""
         self.sent: Counter[tuple[str, int]] = Counter()
@@ -162,7 +164,7 @@ class Truth:
     def happens(self, key: str) -> None:
         """The world has changed."""
         self.effects[key] += 1
-        if self.effects[key] > 1:
+        if self.effects[key] > 1 and key not in self.lied:
             self.blame("I2", f"{key} happened {self.effects[key]} times")
 
     # ------------------------------------------------------------ the end
@@ -174,7 +176,7 @@ class Truth:
             said = f"{record.tool} {record.operation_id} is {state}, {effect} by {record.effect_by}"
             if state in OPEN:
                 self.blame("I4", f"{said}: it has not ended")
-            if not record.write:
+            if not record.write or record.operation_id in self.lied:
                 continue
             guessed = record.effect_by is Source.SUPERVISOR
             if happened and ((effect is Effect.NONE and not guessed) or state is State.NOT_EXECUTED):

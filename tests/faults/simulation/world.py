@@ -105,7 +105,7 @@ class Theme:
 THEMES: Final = (
     *[Theme()] * 12,
     Theme(tools=("asked",), deeds=("ok",), place="dispatch.prepared"),
-    Theme(tools=("proving",), deeds=("late", "lands late")),
+    Theme(tools=("proving",), deeds=("error, taken back", "late", "ok")),
     Theme(deeds=("slow", "late", "silent"), snapshot=True),
 )
 
