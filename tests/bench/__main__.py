@@ -7,6 +7,7 @@ integration, measures less of it for less long, and ends with 1 where a gate is 
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -60,13 +61,16 @@ async def run(folder: Path, plan: Plan, console: Console) -> Book:
 
 @click.command(help=__doc__)
 @click.option("--short", is_flag=True, help="For continuous integration: gates, and no page.")
-def main(*, short: bool) -> None:
+@click.option("--memory-s", type=float, help="After so long the calls end that memory is watched over.")
+def main(*, short: bool, memory_s: float | None) -> None:
     """Run the bench."""
+    plan = SHORT if short else WHOLE
+    plan = plan if memory_s is None else replace(plan, memory_s=memory_s)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
     before = conditions()
     # in the working directory: a folder for temporary files is often in memory, where an fsync costs nothing
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=ROOT) as name:
-        book = anyio.run(run, Path(name), SHORT if short else WHOLE, console)
+        book = anyio.run(run, Path(name), plan, console)
     found = verdicts(book)
     console.print(metrics_table(book), goals_table(found))
     around = before.until(conditions())

@@ -61,7 +61,8 @@ def regressions(entries: Sequence[Entry]) -> str:
     return (
         "# Speed, by commit\n\n"
         "What `make bench` measured of each goal ([performance.md](../performance.md)),\n"
-        "the newest commit first; `+`: with changes that were not committed. Made from `history.jsonl` by the bench, never by hand.\n"
+        "the newest commit first; `+`: with changes that were not committed.\n"
+        "Made from `history.jsonl` by the bench, never by hand.\n"
         "Compare a number with the noise of its run before you believe that it moved.\n\n" + table(head, rows)
     )
 

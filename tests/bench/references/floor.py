@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from anyio import to_thread
+
 import store.schema as schema  # noqa: PLR0402 - for pyright, `store` alone would be the folder of its tests
 from store.connection import configure, prepare_new
 from tests.bench.subjects.journal import record
@@ -62,8 +64,8 @@ async def rows_of(folder: Path, operations: int) -> Rows:
         async with large.opened(folder) as journal:
             for unit in half:
                 await journal.transact(unit)
-        found.append(_tables(folder))
-    names = _columns(folder)
+        found.append(await to_thread.run_sync(_tables, folder))
+    names = await to_thread.run_sync(_columns, folder)
     intents, outcomes = found
     runs, head = intents["runs"], outcomes["journal"]
     return Rows(
