@@ -62,6 +62,7 @@ class CommandAccepted(EventData):
     resumes: tuple[RunId, ...] | None = optional()
     parent_operation_id: OperationId | None = optional()
     payload_digest: Digest | None = optional()
+    traceparent: str | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

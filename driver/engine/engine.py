@@ -96,6 +96,8 @@ class Engine:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.dispatcher.run)
                 self.dispatcher.readopt(recovered.running)
+                for place in recovered.waiting:
+                    traces.recall(place.operation_id, place.traceparent)
                 self.dispatcher.enqueue(recovered.waiting)
                 await tasks.start(self.errands.run, self._carriers())
                 await tasks.start(self.probes.run)

@@ -237,6 +237,7 @@ class Intake:
                 repeat=data.repeat or None,
                 resumes=data.resumes or None,
                 parent_operation_id=data.parent_operation_id,
+                traceparent=offer.traceparent,
             )
         payload = None if leaves_nothing(data) else dumps_compact(offer.raw).encode()
         tx.append(self._draft(offer, origin, accepted, payload=payload))

@@ -5,6 +5,7 @@ middle ends in the same state: what was decided is not open any more, and the re
 again.
 """
 
+import json
 import random
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -24,12 +25,13 @@ from driver.engine.proof import asked_for, is_revived
 from driver.engine.queue import Waiting
 from driver.engine.terms import Terms
 from driver.faults import Boundary
-from store.events import DriverRecovered
+from store.events import CommandAccepted, DriverRecovered
 from store.journal import Journal
 from store.lifecycle import State
 from store.records import CommandId, OperationRecord, moment
 from store.transaction import Transaction
 from store.view import View
+from store.wire import from_json
 
 PAGE: Final = 200
 """Operations decided in one transaction: some milliseconds of work, so that reads are not held up."""
@@ -105,7 +107,7 @@ def _recovered(
     place = Waiting(
         operation_id=record.operation_id,
         expires_at=None if record.expires_at is None else moment(record.expires_at),
-        traceparent=None,
+        traceparent=_traceparent(tx, record),
     )
     match recovery(record.state, runs=runs(tx, record)):
         case Requeue() if record.state is State.STARTED:
@@ -123,6 +125,15 @@ def _recovered(
             newest = lost(record.attempt_count)
             decision = end_attempt(tx, record.operation_id, contract, newest, machine, go_on=True)
             return replace(place, due_at=decision.at) if isinstance(decision, Again) else None
+
+
+def _traceparent(view: View, record: OperationRecord) -> str | None:
+    """Return the trace context that the operation's command came with."""
+    accepted = view.event(record.accepted_seq)
+    if accepted is None or accepted.body is None:
+        return None
+    found = from_json(accepted.kind, json.loads(accepted.body)["data"])
+    return found.traceparent if isinstance(found, CommandAccepted) else None
 
 
 def _revived_by(view: View, record: OperationRecord) -> CommandId | None:

@@ -20,6 +20,9 @@ class Traces(Protocol):
     def answered(self, frames: Sequence[CommandFrame | InvalidCommand]) -> None:
         """Note that these commands are decided about."""
 
+    def recall(self, operation_id: OperationId, given: str | None) -> None:
+        """Note the `traceparent` of a command that an earlier process life accepted, and that goes on now."""
+
     def carrier(self, operation_id: OperationId, given: str | None) -> str | None:
         """Return the `traceparent` of what the operation does now; `given` is the one of its command."""
 
@@ -41,6 +44,9 @@ class Untraced:
 
     def answered(self, frames: Sequence[CommandFrame | InvalidCommand]) -> None:
         """See `Traces.answered`."""
+
+    def recall(self, operation_id: OperationId, given: str | None) -> None:
+        """See `Traces.recall`."""
 
     def carrier(self, operation_id: OperationId, given: str | None) -> str | None:
         """See `Traces.carrier`."""

@@ -11,7 +11,8 @@ forget to end one, and what was refused or repeated makes none. A commit that re
 or an attempt is a span below that: what of the time went to the disk.
 
 A command's parent is the `traceparent` that it came with; the provider is called with the attempt's own
-context, for MCP in `_meta`, for HTTP in the header. What an earlier life accepted has no parent.
+context, for MCP in `_meta`, for HTTP in the header. The span of a command that an earlier life accepted ended
+with that: what is still done for it is below its `traceparent`, which the journal remembers.
 
 The names of attributes are those of the semantic conventions for generative AI and MCP; those of ours begin
 with `effectd.`. Arguments, results and messages never stand in a span: they may be secret.
@@ -93,6 +94,7 @@ class OpenTelemetry:
         self._commands: dict[CommandId, Span] = {}
         self._attempts: dict[OperationId, Span] = {}
         self._operations: dict[OperationId, CommandId] = {}
+        self._recalled: dict[OperationId, str] = {}
         self._commit = _Commit(0, 0, 0)
         self._broken = False
 
@@ -107,6 +109,11 @@ class OpenTelemetry:
         """See `Traces.answered`."""
         for frame in frames:
             self._arrived.pop(frame.command_id, None)
+
+    def recall(self, operation_id: OperationId, given: str | None) -> None:
+        """See `Traces.recall`."""
+        if given is not None and len(self._recalled) < OPEN_MAX:
+            self._recalled[operation_id] = given
 
     def carrier(self, operation_id: OperationId, given: str | None) -> str | None:
         """See `Traces.carrier`."""
@@ -140,6 +147,7 @@ class OpenTelemetry:
         self._attempts.clear()
         self._commands.clear()
         self._operations.clear()
+        self._recalled.clear()
 
     # ------------------------------------------------------------ spans
 
@@ -194,6 +202,7 @@ class OpenTelemetry:
         span = None if event.command_id is None else self._commands.pop(event.command_id, None)
         if event.operation_id is not None:
             self._operations.pop(event.operation_id, None)
+            self._recalled.pop(event.operation_id, None)
         if span is None:
             return {}
         _describe_end(span, event)
@@ -220,10 +229,16 @@ class OpenTelemetry:
         command = self._commands.get(self._operations.get(event.operation_id, CommandId("")))
         self._attempts[event.operation_id] = self._tracer.start_span(
             f"{'tools/call' if how.mcp else 'execute_tool'} {name.tool}",
-            context=Context() if command is None else trace.set_span_in_context(command, Context()),
+            context=self._above(event.operation_id, command),
             kind=how.kind,
             attributes=attributes,
         )
+
+    def _above(self, operation_id: OperationId, command: Span | None) -> Context:
+        if command is not None:
+            return trace.set_span_in_context(command, Context())
+        given = self._recalled.get(operation_id)
+        return Context() if given is None else _W3C.extract({"traceparent": given}, Context())
 
     def _end_attempt(self, event: StoredEvent) -> dict[int, Span]:
         span = None if event.operation_id is None else self._attempts.pop(event.operation_id, None)

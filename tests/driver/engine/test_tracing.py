@@ -293,3 +293,28 @@ async def test_a_large_answer_is_traced_without_being_read(
         await rig.settled()
     assert attributes_of(spans.one("tools/call act"))["effectd.outcome"] == "succeeded"
     assert spans.one("tools/call act").status.status_code is StatusCode.UNSET
+
+
+async def test_what_an_earlier_life_accepted_goes_on_below_its_own_trace(tmp_path: Path) -> None:
+    """The journal remembers the `traceparent`: the attempt is below it, and the provider in that trace."""
+    waiting = ScriptedProvider()
+    async with engine(tmp_path, waiting, confirmed=False) as rig:
+        await rig.intake.deliver([traced_call()])
+    spans, provider = Spans(), ScriptedProvider()
+    async with traced(tmp_path, provider, spans) as rig:
+        await rig.settled()
+    assert waiting.executed == []
+    assert parent_of(spans.one("tools/call act")) == (TRACE, PARENT)
+    (told,) = provider.executed
+    assert told.traceparent is not None
+    assert told.traceparent.startswith(f"00-{TRACE:032x}-")
+
+
+async def test_without_a_tracer_a_restart_keeps_the_context_of_the_command(tmp_path: Path) -> None:
+    """The provider is called with it, as it would have been."""
+    async with engine(tmp_path, ScriptedProvider(), confirmed=False) as rig:
+        await rig.intake.deliver([traced_call()])
+    provider = ScriptedProvider()
+    async with engine(tmp_path, provider) as rig:
+        await rig.settled()
+    assert [item.traceparent for item in provider.executed] == [GIVEN]
