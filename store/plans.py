@@ -22,6 +22,8 @@ def plan(wanted: OperationFilter, now: datetime) -> tuple[str, dict[str, Any]]:
         "reason": wanted.reason,
         "overdue_at": None,
     }
+    if wanted.inferred:
+        return "inferred", parameters
     if wanted.reason == "stale_in_flight":
         return "open", parameters | {"reason": None, "overdue_at": timestamp(now)}
     if wanted.reason == "failed_uncertain":

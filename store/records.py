@@ -311,6 +311,8 @@ class OperationFilter:
     tool: str | None = None
     unsettled: bool = False
     reason: str | None = None
+    inferred: bool = False
+    """Only what a supervisor has closed, and nobody else; not together with `unsettled` or `reason`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

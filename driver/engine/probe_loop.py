@@ -40,7 +40,6 @@ from store.events import (
     OperationUnknown,
 )
 from store.journal import Journal
-from store.lifecycle import State
 from store.records import OperationFilter, OperationId, OperationRecord, StoredEvent
 from store.view import View
 
@@ -70,10 +69,9 @@ NEWS: Final = frozenset(
 ROUNDS: Final = (
     OperationFilter(unsettled=True),
     # a supervisor's word takes an operation off the list, and off nothing else
-    OperationFilter(state=State.UNKNOWN),
-    OperationFilter(state=State.FAILED),
+    OperationFilter(inferred=True),
 )
-"""Where a round finds what is to be probed."""
+"""Where a round finds what is to be probed: by indexes of what may be, however much has been settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

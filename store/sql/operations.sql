@@ -235,6 +235,26 @@ WHERE reason = :reason AND reason IS NOT NULL AND id < :before AND id > :floor
   AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
 ORDER BY id DESC LIMIT :limit;
 
+-- name: floor_inferred
+SELECT id FROM operations WHERE effect_by = 'supervisor' AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: page_inferred
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE effect_by = 'supervisor' AND id < :before AND id > :floor
+  AND (:state IS NULL OR state = :state)
+  AND (:effect IS NULL OR effect = :effect)
+  AND (:run_id IS NULL OR run_id = :run_id)
+  AND (:tool IS NULL OR tool = :tool)
+  AND (:unsettled = 0 OR listed = 1)
+  AND (:reason IS NULL OR reason = :reason)
+  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
+ORDER BY id DESC LIMIT :limit;
+
 -- name: floor_not_succeeded
 SELECT id FROM operations WHERE state = :state AND ended_at IS NOT NULL AND state <> 'succeeded' AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
 

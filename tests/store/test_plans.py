@@ -72,6 +72,8 @@ def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: st
         ("page_unsettled", "operations_unsettled"),
         ("page_with_reason", "operations_with_reason"),
         ("page_not_succeeded", "operations_not_succeeded"),
+        ("page_inferred", "operations_inferred"),
+        ("floor_inferred", "operations_inferred"),
         ("floor_unsettled", "operations_unsettled"),
         ("events_of_operation", "events_of_operation"),
         ("deliveries", "deliveries_of_command"),

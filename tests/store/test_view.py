@@ -279,3 +279,16 @@ async def test_no_page_is_longer_than_the_bound(opened: Open, limit: int) -> Non
         await journal.transact(recording(*[driver_started() for _ in range(PAGE_MAX + 5)]))
         found = await journal.read(lambda view: view.events(0, limit, 10**9))
         assert len(found) == (PAGE_MAX if limit > 0 else 1)
+
+
+async def test_what_a_supervisor_has_closed_is_found_by_itself(opened: Open) -> None:
+    """Whatever else has failed, or is unknown, is not among it, settled by somebody or not."""
+    async with opened() as journal:
+        for n in range(1, 5):
+            await journal.transact(recording(accepted(n), started(n), unknown(n)))
+        await journal.transact(recording(reconciled(1, Effect.NONE, actor="supervisor:rules")))
+        await journal.transact(recording(reconciled(2, Effect.NONE)))
+        await journal.transact(recording(reconciled(3, Effect.NONE, actor="supervisor:rules")))
+        await journal.transact(recording(reconciled(3, Effect.OCCURRED)))
+        page = await journal.read(lambda view: view.operations(OperationFilter(inferred=True), None, 10))
+        assert [record.operation_id for record in page.items] == [operation_id(1)]
