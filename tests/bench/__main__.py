@@ -40,7 +40,7 @@ async def run(folder: Path, plan: Plan, console: Console) -> Book:
 
     await run_rounds(folder, plan, book, tell)
     if can_trace():
-        for values in await count_syncs(folder / "syncs", plan.rounds, plan.seconds / 2):
+        for values in await count_syncs(folder / "syncs", plan.rounds, plan.seconds):
             book.note(values)
         tell("syncs counted")
         for values in await longest_stalls(folder / "slow", plan.rounds, plan.stall_s):

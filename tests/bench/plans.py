@@ -42,10 +42,10 @@ SHORT: Final = Plan(
     seconds=0.25,
     operations=256,
     peers=False,
-    stall_s=1.2,
-    memory_calls=3_000,
+    stall_s=0.6,
+    memory_calls=10_000,
     memory_s=6.0,
-    backlog_events=30_000,
+    backlog_events=24_000,
     few=1_000,
     many=10_000,
 )

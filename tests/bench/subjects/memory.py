@@ -12,7 +12,7 @@ from tests.bench.subjects.daemon import subject
 IN_FLIGHT: Final = 64
 SHARE_WARM: Final = 0.2
 """The part of the calls after which all that is filled once (caches, pools, queues) is full."""
-SLICE_S: Final = 1.0
+SLICE_S: Final = 0.25
 
 
 async def memory_over(folder: Path, calls: int, seconds_max: float) -> Mapping[str, float]:
