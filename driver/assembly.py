@@ -27,6 +27,7 @@ from driver.engine.traces import UNTRACED, Traces
 from driver.link.errors import TokenUnusable
 from driver.link.settings import LinkSettings
 from driver.link.token import read_token
+from driver.local.settings import LocalSettings
 from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.http.settings import Endpoint
 from driver.providers.http.settings import HttpSettings as HttpProviderSettings
@@ -64,6 +65,12 @@ def journal_settings(config: Config) -> JournalSettings:
         allow_network_fs=config.journal.allow_network_fs,
         frame_bytes_max=(config.control.max_frame_bytes if config.control else FRAME_BYTES_MAX),
     )
+
+
+def local_settings(config: Config) -> LocalSettings:
+    """Return where the local API is served, and what it lets whom do."""
+    driver = config.driver
+    return LocalSettings(runtime_dir=driver.runtime_dir, allow_self_approval=driver.allow_self_approval)
 
 
 def retention(config: Config) -> RetentionSettings:

@@ -51,7 +51,6 @@ from driver.link.link import Link
 from driver.link.watermark import OwnWatermark
 from driver.local.peers import credentials
 from driver.local.server import serve_local
-from driver.local.settings import LocalSettings
 from driver.local.sockets import listen
 from driver.local.sources import GatewayFacts, LinkFacts, StatusFacts
 from driver.metrics.exposition import Metrics, Moment
@@ -222,7 +221,7 @@ class Daemon:
             self.journal.subscribe(own.move)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(orphans.bury)
-            await tasks.start(serve_local, self, LocalSettings(runtime_dir=self._config.driver.runtime_dir))
+            await tasks.start(serve_local, self, assembly.local_settings(self._config))
             await self._start(tasks)
             tasks.start_soon(self._heed, signals)
             await self._told_to_stop.wait()

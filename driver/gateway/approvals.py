@@ -24,7 +24,7 @@ from driver.gateway.outcomes import AskUser, Outcome
 from driver.gateway.runs import Speaker
 from driver.gateway.sources import Sources
 from driver.gateway.waiting import Wait
-from store.records import JsonObject
+from store.records import CommandId, JsonObject
 
 SAID_MAX: Final = 64
 """Words about progress that wait to be passed on; more than this are left out."""
@@ -54,7 +54,13 @@ class Approvals:
     def __init__(self, sources: Sources, *, allowed: bool) -> None:
         self._sources = sources
         self.allowed: Final = allowed
+        self._closed: OrderedDict[str, None] = OrderedDict()
+        """Requests whose question a user has closed: they are not put to one again."""
         self._issued: OrderedDict[str, tuple[Speaker, Wait, str]] = OrderedDict()
+
+    def may_ask(self, approval_id: str) -> bool:
+        """Whether a user may be asked about a request in the client."""
+        return self.allowed and approval_id not in self._closed
 
     def question(self, speaker: Speaker, wait: Wait, approval_id: str) -> AskUser:
         """Return the result that has a client of the newer era ask its user, and come again with the answer.
@@ -71,18 +77,21 @@ class Approvals:
             result={"resultType": "input_required", "inputRequests": requests, "requestState": state}
         )
 
-    async def take(self, params: JsonObject, label: str | None) -> None:
-        """Record the decision that comes with a call; one that nobody was asked for is nothing."""
+    async def take(self, params: JsonObject, speaker: Speaker, label: str | None) -> CommandId | None:
+        """Record the decision that comes with a call; one that nobody was asked for is nothing.
+
+        Returns the command of the call that it is about, which then is no new one; else None.
+        """
         state, responses = params.get("requestState"), params.get("inputResponses")
         issued = self._issued.pop(state, None) if isinstance(state, str) else None
         answer = responses.get(QUESTION) if isinstance(responses, dict) else None
-        if issued is None or not isinstance(answer, dict):
-            return
-        speaker, wait, approval_id = issued
-        content = answer.get("content")
-        await self.decide(
-            speaker, wait, approval_id, str(answer.get("action")), cast("JsonObject", content or {}), label
-        )
+        if issued is None or issued[0].run_id != speaker.run_id:
+            return None
+        _, wait, approval_id = issued
+        if isinstance(answer, dict):
+            content = cast("JsonObject", answer.get("content") or {})
+            await self.decide(speaker, wait, approval_id, str(answer.get("action")), content, label)
+        return wait.command_id
 
     async def decide(
         self,
@@ -96,6 +105,9 @@ class Approvals:
         """Record a user's decision as theirs; without one (the question was closed) nothing is decided."""
         decision = _decision(action, content)
         if decision is None:
+            self._closed[approval_id] = None
+            while len(self._closed) > ISSUED_MAX:
+                self._closed.popitem(last=False)
             return
         reason = content.get("reason")
         data: JsonObject = {
@@ -161,12 +173,12 @@ class Company:
         return question
 
     async def _wait(self, wait: Wait, tasks: TaskGroup) -> Outcome:
-        """Say that a person is waited for, while one is. Returns the question where a result has to ask it."""
+        """Say that a person is waited for, while one is. Returns the question, where a result has to ask."""
         asked: str | None = None
         while True:
             if wait.approval_id is not None:
                 await self._say(wait)
-                if wait.approval_id != asked and self._may_ask:
+                if wait.approval_id != asked and self._may_ask(wait.approval_id):
                     asked = wait.approval_id
                     if self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
                         return self._approvals.question(self._speaker, wait, asked)
@@ -192,10 +204,11 @@ class Company:
         message = f"awaiting_approval: {wait.tool} waits for a person's approval ({wait.operation_id}){until}"
         await self._ctx.session.report_progress(self._last, None, message)
 
-    @property
-    def _may_ask(self) -> bool:
-        capabilities = self._ctx.session.client_capabilities
-        return self._approvals.allowed and capabilities is not None and capabilities.elicitation is not None
+    def _may_ask(self, approval_id: str) -> bool:
+        offered = self._ctx.session.client_capabilities
+        return (
+            offered is not None and offered.elicitation is not None and self._approvals.may_ask(approval_id)
+        )
 
     async def _ask(self, wait: Wait, approval_id: str) -> None:
         try:

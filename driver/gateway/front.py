@@ -182,10 +182,10 @@ class Front:
         tool = await self._catalogue.resolve(name)
         if tool is None:
             return self._unknown(name)
-        await self._approvals.take(params, client_name(ctx))
+        decided = await self._approvals.take(params, turn.speaker, client_name(ctx))
         command_id, asked_at = _identity(params, relayed=turn.speaker.relayed)
         asked = Asked(
-            command_id=command_id,
+            command_id=decided or command_id,
             speaker=turn.speaker,
             tool=str(tool),
             arguments=arguments,

@@ -115,6 +115,7 @@ class Code(StrEnum):
     STALE_APPROVAL = "stale_approval"
     ALREADY_DECIDED = "already_decided"
     APPROVAL_EXPIRED = "approval_expired"
+    SELF_APPROVAL = "self_approval"
     STILL_RUNNING = "still_running"
     ALREADY_SETTLED = "already_settled"
     OUTRANKED = "outranked"

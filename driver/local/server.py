@@ -41,7 +41,7 @@ async def serve_local(
     streams, lets answers in progress finish within `drain_s`, cuts what is left, and removes the sockets.
     """
     await to_thread.run_sync(prepare_runtime_dir, settings.runtime_dir)
-    service = Service(sources, settings.limits)
+    service = Service(sources, settings.limits, allow_self_approval=settings.allow_self_approval)
     api = app.build(service)
     async with (
         _listening(settings, Permit.READ) as inspect,

@@ -25,9 +25,10 @@ T = TypeVar("T")
 class Service:
     """The sources behind the bounds of the local API."""
 
-    def __init__(self, sources: Sources, limits: LocalLimits) -> None:
+    def __init__(self, sources: Sources, limits: LocalLimits, *, allow_self_approval: bool = False) -> None:
         self.sources = sources
         self.limits = limits
+        self.allow_self_approval = allow_self_approval
         self.closing = anyio.Event()
         self.verifying = anyio.Lock()
         """Held by whoever looks at the whole journal."""

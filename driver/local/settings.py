@@ -47,6 +47,8 @@ class LocalSettings:
     """What `serve_local` needs to know."""
 
     runtime_dir: Path
+    allow_self_approval: bool = False
+    """Whether the uid behind a call of the gateway may decide about it."""
     limits: LocalLimits = field(default_factory=LocalLimits)
 
     @property

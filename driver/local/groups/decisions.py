@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from driver.core.commands import ApproveData
 from driver.core.fields import Name, Note
+from driver.core.requester import requester_of
 from driver.local import shapes
 from driver.local.answers import accepted_answer
 from driver.local.bodies import Body
@@ -37,7 +38,7 @@ class Decision(Body):
 async def _approve(service: Service, request: Request, body: Decision) -> Response:
     """Decide about an operation that waits for a person."""
     wanted = OperationId(request.path_params["operation_id"])
-    operation, newest = await service.read(lambda view: _asked(view, wanted))
+    operation, newest, requester = await service.read(lambda view: _asked(view, wanted))
     if operation is None:
         raise not_found(Code.OPERATION_NOT_FOUND, "operation", wanted)
     approval_id = body.approval_id or newest
@@ -45,6 +46,8 @@ async def _approve(service: Service, request: Request, body: Decision) -> Respon
         detail = f"the operation is {operation.state}, and nobody was asked to approve it"
         raise Problem(Code.NOT_AWAITING_APPROVAL, detail)
     peer = peer_of(request)
+    if requester == peer.uid and not service.allow_self_approval:
+        raise Problem(Code.SELF_APPROVAL, _SELF.format(uid=peer.uid))
     data: JsonObject = {
         "operation_id": wanted,
         "approval_id": approval_id,
@@ -59,12 +62,20 @@ async def _approve(service: Service, request: Request, body: Decision) -> Respon
     )
 
 
-def _asked(view: View, wanted: OperationId) -> tuple[OperationRecord | None, str | None]:
-    """Return the operation, and the newest request about it."""
+_SELF: Final = (
+    "uid {uid} made this call, through the gateway, and nobody decides about their own: decide as another "
+    "user, or set driver.allow_self_approval = true"
+)
+
+
+def _asked(view: View, wanted: OperationId) -> tuple[OperationRecord | None, str | None, int | None]:
+    """Return the operation, the newest request about it, and the uid behind it, where it is the gateway's."""
     operation = view.operation(wanted)
+    data = None if operation is None else view.command_data(operation.command_id)
     requests = shapes.approvals(() if operation is None else _telling(view, wanted))
     newest = requests[-1] if requests else None
-    return operation, str(newest["approval_id"]) if isinstance(newest, dict) else None
+    asked = str(newest["approval_id"]) if isinstance(newest, dict) else None
+    return operation, asked, requester_of(data)
 
 
 def _telling(view: View, wanted: OperationId) -> Iterator[StoredEvent]:
@@ -83,6 +94,7 @@ ENDPOINTS: Final = (
         problems=(
             Code.OPERATION_NOT_FOUND,
             Code.NOT_AWAITING_APPROVAL,
+            Code.SELF_APPROVAL,
             Code.STALE_APPROVAL,
             Code.ALREADY_DECIDED,
             Code.APPROVAL_EXPIRED,
