@@ -26,12 +26,12 @@ from driver.config.providers import (
     ProbeTable,
     ToolTable,
 )
-from driver.config.support import FEATURES, Feature
 from driver.config.table import Table
 from store.errors import OpenRefused
 from store.folder import entered
 from supervisor.prompt import ANSWER_SCHEMA
 from tests import cli_reference
+from tests.faults.page import lanes, placed
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
@@ -116,25 +116,6 @@ def test_every_key_of_a_kind_stands_in_its_section_with_its_default(heading: str
     own = {name: field for name, field in model.model_fields.items() if name not in common.model_fields}
     expected = {field.alias or name: _default(field) for name, field in own.items() if name not in SHARED}
     assert {key: default for key, (default, _) in found.items()} == expected
-
-
-def test_every_key_that_is_refused_is_marked_as_coming_later() -> None:
-    """A key, or a table, that this version refuses says so where it is described."""
-    page = (DOCS / "configuration.md").read_text()
-    for feature in cast("tuple[Feature[Table], ...]", FEATURES):
-        if feature.table is Config:
-            section = page.partition(f"## `[{feature.key}]`")[2].partition("\n## ")[0]
-            assert "**Later**" in section, feature.key
-            continue
-        of_kinds = {heading: model for heading, (model, _) in KINDS.items() if model is feature.table}
-        for heading, model in {**MODELS, **of_kinds}.items():
-            if issubclass(model, feature.table):
-                assert (
-                    "**later**" in (_rows(page, heading)[feature.key][1] + section_of(page, heading)).lower()
-                ), (
-                    heading,
-                    feature.key,
-                )
 
 
 def section_of(page: str, heading: str) -> str:
@@ -238,6 +219,27 @@ def test_every_configuration_on_a_page_is_valid(page: Path) -> None:
 def _links(page: Path) -> list[str]:
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+# --- reliability.md
+
+
+def test_every_lane_stands_on_the_page_with_what_it_is_given() -> None:
+    """The table of lanes is what `python -m tests.faults.page` makes of those that there are."""
+    page = (DOCS / "reliability.md").read_text()
+    assert placed(page, "lanes", lanes()) == page
+
+
+def test_every_bug_of_the_track_record_names_tests_that_exist() -> None:
+    """What holds the kind of each bug now stands in the file that the page links to."""
+    page = (DOCS / "reliability.md").read_text()
+    named = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", page)
+    assert named
+    missing = [name for name, path in named if f"def {name}(" not in (DOCS / path).read_text()]
+    assert missing == []
+
+
+# --- links
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

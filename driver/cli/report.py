@@ -172,7 +172,6 @@ def invalid_as_json(error: ConfigError) -> JsonValue:
                 "table": toml_name(problem.table),
                 "key": problem.key,
                 "message": problem.message,
-                "unsupported": problem.unsupported,
             }
             for problem in error.problems
         ],

@@ -38,13 +38,12 @@ class Problem:
     """One mistake: in which table, at which key (None: the table itself), and what to do about it.
 
     `key` is as the file would write it, with the place in its value: `argv[1]`. `message` says
-    what was found and what is allowed. `unsupported` marks what is legal, and not built yet.
+    what was found and what is allowed.
     """
 
     table: TablePath
     key: str | None
     message: str
-    unsupported: bool = False
 
     def __str__(self) -> str:
         where = f"[{toml_name(self.table)}]" if self.table else "top level"

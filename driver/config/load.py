@@ -19,7 +19,6 @@ from driver.config.fields import INTEGER_MAX
 from driver.config.mistakes import mistakes
 from driver.config.models import Config
 from driver.config.rules import contradictions
-from driver.config.support import unsupported
 
 FILE_BYTES_MAX: Final = 1_048_576
 """Thousands of tools fit in this; a device that never ends does not."""
@@ -55,7 +54,6 @@ def validate(document: Document, path: Path) -> Config:
         problems.extend(mistake.problem for mistake in found)
         config = salvage(document, {mistake.fault for mistake in found})
     problems.extend(contradictions(config, whole=not problems))
-    problems.extend(unsupported(config))
     if problems:
         raise ConfigInvalid(path, sorted(problems, key=lambda problem: problem.table))
     return config

@@ -2,7 +2,7 @@
 
 Part of `driver.config`; imports its siblings and the limits of `driver.core`. Names, defaults and
 units are those of the contract (docs/configuration.md). What keys mean together is checked in
-`driver.config.rules`, what is not built yet is refused in `driver.config.support`.
+`driver.config.rules`.
 """
 
 import socket

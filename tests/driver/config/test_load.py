@@ -33,10 +33,10 @@ def problems(text: str) -> list[str]:
 
 
 def problem(text: str) -> str:
-    """Return the only problem of `text` that more building would not mend."""
+    """Return the only problem of `text`."""
     with pytest.raises(ConfigInvalid) as raised:
         parse(text, HERE)
-    (only,) = [problem for problem in raised.value.problems if not problem.unsupported]
+    (only,) = raised.value.problems
     return str(only)
 
 

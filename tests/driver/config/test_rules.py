@@ -17,11 +17,11 @@ PROBE = '[providers.x.tools.t.probe]\nmatches = "a"\n'
 
 
 def clashes(text: str) -> list[str]:
-    """Return table and key of each contradiction in `text`, which may also use what is not built."""
+    """Return table and key of each contradiction in `text`."""
     try:
         parse(text, Path("/etc/effectd/effectd.toml"))
     except ConfigInvalid as error:
-        return [str(problem) for problem in error.problems if not problem.unsupported]
+        return [str(problem) for problem in error.problems]
     return []
 
 
