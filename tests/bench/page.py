@@ -63,10 +63,11 @@ def write_page(docs: Path, book: Book, verdicts: Sequence[Verdict], around: Cond
         goals={verdict.goal.title: float(f"{verdict.sample.median:.4g}") for verdict in verdicts},
     )
     (folder / "regressions.md").write_text(regressions(remember(folder / "history.jsonl", entry)))
-    (docs / "performance.md").write_text(_page(book, verdicts, around, entry))
+    (docs / "performance.md").write_text(text_of(book, verdicts, around, entry))
 
 
-def _page(book: Book, verdicts: Sequence[Verdict], around: Conditions, entry: Entry) -> str:
+def text_of(book: Book, verdicts: Sequence[Verdict], around: Conditions, entry: Entry) -> str:
+    """Return the page."""
     libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
     state = f"`{entry.commit}`" + (", with changes that were not committed" if entry.changed else "")
     rounds = max(len(values) for values in book.metrics.values())
