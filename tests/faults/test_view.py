@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from store.wal import HEADER
 from tests.faults import specimen
 from tests.faults.look import Looker
 from tests.faults.platter import Platter
 from tests.faults.promises import Promises
-from tests.faults.view import FRAME_BYTES, Viewer
+from tests.faults.view import FRAME_BYTES, HEADER, Viewer
 
 DB = "state/journal.db"
 LOG = f"{DB}-wal"

@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from store.wal import FRAME, HEADER, SECTOR_BYTES
-from tests.faults.platter import PAGE, Image
+from tests.faults.platter import PAGE, SECTOR, Image
 
+HEADER: Final = struct.Struct(">8I")
+FRAME: Final = struct.Struct(">6I")
 FRAME_BYTES: Final = FRAME.size + PAGE
 STATE: Final = "state/"
 WAL: Final = "-wal"
 UNREAD: Final = ("-shm", "/lock")
 UNFINISHED: Final = ".new"
-_SPLIT_AT: Final = SECTOR_BYTES - 8
+_SPLIT_AT: Final = SECTOR - 8
 _WORD: Final = 0xFFFF_FFFF
 _WORDS: Final = struct.Struct(f"<{PAGE // 4}I")
 
@@ -143,7 +144,7 @@ def _behind(log: bytes | bytearray, salts: bytes, at: int) -> bytes:
             commit = any(log[at + 4 : at + 8])
             mark = b"c" if commit else b"."
             seen += [] if seen and seen[-1] == mark else [mark]
-            if commit and at % SECTOR_BYTES == _SPLIT_AT:  # whether it is believed depends on its content
+            if commit and at % SECTOR == _SPLIT_AT:  # whether it is believed depends on its content
                 sums = log[at - FRAME_BYTES + 16 : at - FRAME_BYTES + 24]
                 seen.append(blake2b(sums + log[at : at + FRAME_BYTES], digest_size=16).digest())
         at += FRAME_BYTES
