@@ -15,6 +15,7 @@ HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The versions of the older era, the newest last."""
 MODERN: Final = ("2026-07-28",)
 INTERNAL_ERROR: Final = -32_603
+_VERSION: Final = version(NAME)
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 
 _LISTS: Final[dict[str, str]] = {
@@ -114,4 +115,4 @@ def capabilities(*, subscribe: bool) -> Message:
 
 
 def _info() -> Message:
-    return {"name": NAME, "title": "effectd: tools with a journal", "version": version(NAME)}
+    return {"name": NAME, "title": "effectd: tools with a journal", "version": _VERSION}

@@ -23,12 +23,16 @@ class Input:
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
         """Return some bytes. Raises `anyio.EndOfStream` at the end."""
-        if self._waits:
-            await anyio.wait_readable(self._fd)
-        data = os.read(self._fd, max_bytes)
-        if not data:
-            raise anyio.EndOfStream
-        return data
+        while True:
+            if self._waits:
+                await anyio.wait_readable(self._fd)
+            try:
+                data = os.read(self._fd, max_bytes)
+            except BlockingIOError:
+                continue  # some clients make their pipes so, and somebody else has read it
+            if not data:
+                raise anyio.EndOfStream
+            return data
 
 
 class Output:
@@ -46,7 +50,10 @@ class Output:
             while rest:
                 if self._waits and not _takes(self._fd):
                     await anyio.wait_writable(self._fd)
-                rest = rest[os.write(self._fd, rest[:PIECE]) :]
+                try:
+                    rest = rest[os.write(self._fd, rest[:PIECE]) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(self._fd)
 
 
 def _takes(fd: int) -> bool:

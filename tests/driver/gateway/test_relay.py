@@ -1,0 +1,210 @@
+"""The relay without a daemon, and what it keeps of a call from one connection to the next."""
+
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+
+from driver.gateway.lines import Lines
+from driver.gateway.relay import Relay, RelaySettings
+from driver.gateway.stdio import Input, Output
+from driver.gateway.wire import ASKED_AT, COMMAND_ID, DELIVERED, Message, line, read_greeting
+
+pytestmark = pytest.mark.anyio
+
+GUARD_S: Final = 60.0
+
+
+class Client:
+    """The agent's end of a relay."""
+
+    def __init__(self, to_relay: int, from_relay: int) -> None:
+        self._to = Output(to_relay)
+        self._from = Input(from_relay)
+        self._lines = Lines(10_000_000)
+
+    async def say(self, method: str, request_id: int | None = None, **params: Any) -> None:  # noqa: ANN401 - JSON
+        message: Message = {"jsonrpc": "2.0", "method": method, "params": params}
+        if request_id is not None:
+            message["id"] = request_id
+        await self._to.send(line(message))
+
+    async def raw(self, data: bytes) -> None:
+        await self._to.send(data)
+
+    async def hear(self) -> dict[str, Any]:
+        with anyio.fail_after(GUARD_S):
+            data = await self._lines.next(self._from)
+        assert data is not None
+        found: dict[str, Any] = json.loads(data)
+        return found
+
+
+@asynccontextmanager
+async def relay(folder: Path, **settings: float) -> AsyncGenerator[Client]:
+    """Run a relay in this process, over pipes."""
+    there, to_relay = os.pipe()
+    from_relay, back = os.pipe()
+    for descriptor in (there, to_relay, from_relay, back):
+        os.set_blocking(descriptor, False)
+    wanted = RelaySettings(socket=folder / "gateway.sock", run_id="run-1", **settings)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Relay(wanted, Input(there), Output(back)).run)
+        try:
+            yield Client(to_relay, from_relay)
+        finally:
+            tasks.cancel_scope.cancel()
+            for descriptor in (there, to_relay, from_relay, back):
+                os.close(descriptor)
+
+
+class Daemon:
+    """The daemon's end of one connection."""
+
+    def __init__(self, stream: SocketStream) -> None:
+        self.stream = stream
+        self._lines = Lines(10_000_000)
+
+    async def greet(self) -> str:
+        data = await self._lines.next(self.stream)
+        greeting = read_greeting(data or b"")
+        assert greeting is not None
+        await self.stream.send(line({"effectd": "gateway", "version": 1}))
+        return greeting.instance
+
+    async def hear(self) -> dict[str, Any]:
+        with anyio.fail_after(GUARD_S):
+            data = await self._lines.next(self.stream)
+        assert data is not None
+        found: dict[str, Any] = json.loads(data)
+        return found
+
+    async def say(self, message: Message) -> None:
+        await self.stream.send(line(message))
+
+
+@asynccontextmanager
+async def daemons(folder: Path) -> AsyncGenerator[Any]:
+    """Listen as a daemon does; yields what returns the next connection."""
+    send, receive = anyio.create_memory_object_stream[Daemon](8)
+
+    async def take(stream: SocketStream) -> None:
+        async with stream:
+            await send.send(Daemon(stream))
+            await anyio.sleep_forever()
+
+    listener = await anyio.create_unix_listener(folder / "gateway.sock")
+    async with listener, send, receive, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, take)
+        yield receive.receive
+        tasks.cancel_scope.cancel()
+
+
+async def test_without_a_daemon_a_client_can_begin_and_no_call_is_executed(tmp_path: Path) -> None:
+    """It is answered after a moment: a handshake, empty lists, and a tool error that says what to do."""
+    async with relay(tmp_path, down_s=0.05) as client:
+        await client.say("initialize", 1, protocolVersion="2025-06-18", capabilities={}, clientInfo={})
+        assert (await client.hear())["result"]["protocolVersion"] == "2025-06-18"
+        await client.say("tools/list", 2)
+        assert (await client.hear())["result"] == {"tools": []}
+        await client.say("tools/call", 3, name="x__y", arguments={})
+        result = (await client.hear())["result"]
+        assert result["isError"] is True
+        assert result["content"][0]["text"].startswith("refused (down): nothing was executed")
+
+
+async def test_a_call_keeps_its_id_over_connections(tmp_path: Path) -> None:
+    """What is unanswered when the connection is lost is asked about again, under the same command id."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        first: Daemon = await connection()
+        instance = await first.greet()
+        await client.say("tools/call", 7, name="x__y", arguments={}, _meta={COMMAND_ID: "forged"})
+        asked = await first.hear()
+        minted = asked["params"]["_meta"][COMMAND_ID]
+        assert minted.startswith("gateway:")
+        await first.stream.aclose()
+        second: Daemon = await connection()
+        assert await second.greet() == instance
+        again = await second.hear()
+        assert again["params"]["_meta"][COMMAND_ID] == minted
+        assert again["params"]["_meta"][ASKED_AT] > 0
+        await second.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
+        assert (await client.hear())["id"] == 7
+        delivered = await second.hear()
+        assert (delivered["method"], delivered["params"]) == (DELIVERED, {"commandId": minted})
+
+
+async def test_a_session_is_opened_again_in_the_clients_words(tmp_path: Path) -> None:
+    """The new daemon sees the handshake that the client once made; the client sees nothing of it."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        first: Daemon = await connection()
+        await first.greet()
+        await client.say("initialize", 1, protocolVersion="2025-11-25", clientInfo={"name": "c"})
+        await first.say({"jsonrpc": "2.0", "id": (await first.hear())["id"], "result": {}})
+        await client.hear()
+        await client.say("notifications/initialized")
+        await first.hear()
+        await first.stream.aclose()
+        second: Daemon = await connection()
+        await second.greet()
+        handshake = await second.hear()
+        assert (handshake["method"], handshake["params"]["clientInfo"]) == ("initialize", {"name": "c"})
+        await second.say({"jsonrpc": "2.0", "id": handshake["id"], "result": {}})
+        assert (await second.hear())["method"] == "notifications/initialized"
+        await client.say("ping", 2)
+        await second.say({"jsonrpc": "2.0", "id": (await second.hear())["id"], "result": {}})
+        assert (await client.hear())["id"] == 2
+
+
+async def test_an_answer_to_a_question_of_a_dead_daemon_reaches_nobody(tmp_path: Path) -> None:
+    """A user's yes to one question must not become the yes to the next daemon's, which has the same id."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        first: Daemon = await connection()
+        await first.greet()
+        await first.say({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {}})
+        question = await client.hear()
+        await first.stream.aclose()
+        second: Daemon = await connection()
+        await second.greet()
+        withdrawn = await client.hear()
+        assert withdrawn["params"]["requestId"] == question["id"]
+        await second.say({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {}})
+        newer = await client.hear()
+        assert newer["id"] != question["id"]
+        for request_id in (question["id"], newer["id"]):
+            await client.raw(line({"jsonrpc": "2.0", "id": request_id, "result": {"action": "accept"}}))
+        answer = await second.hear()
+        assert answer == {"jsonrpc": "2.0", "id": 1, "result": {"action": "accept"}}
+
+
+async def test_a_call_that_may_have_been_sent_is_never_said_to_have_done_nothing(tmp_path: Path) -> None:
+    """A daemon that got it and stays away: it may have happened, and is not to be repeated."""
+    async with daemons(tmp_path) as connection, relay(tmp_path, down_s=0.01, away_s=0.05) as client:
+        first: Daemon = await connection()
+        await first.greet()
+        await client.say("tools/call", 7, name="x__y", arguments={})
+        await first.hear()
+        (tmp_path / "gateway.sock").unlink()
+        await first.stream.aclose()
+        text = (await client.hear())["result"]["content"][0]["text"]
+        assert text.startswith("unknown: this call may have happened")
+        assert "try again" not in text.lower()
+
+
+async def test_a_message_that_is_too_long_is_answered_and_left_out(tmp_path: Path) -> None:
+    """The next one is carried as ever."""
+    async with relay(tmp_path, down_s=0.01) as client:
+        huge = line({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"x": "y" * 5_000_000}})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.raw, huge)
+            refused = await client.hear()
+        assert refused["id"] == 5
+        assert refused["result"]["content"][0]["text"].startswith("refused (oversize)")
+        await client.say("ping", 6)
+        assert (await client.hear()) == {"jsonrpc": "2.0", "id": 6, "result": {}}

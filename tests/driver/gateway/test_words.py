@@ -1,0 +1,138 @@
+"""What a model is told: the state first, and no advice to do once more what may have happened."""
+
+import pytest
+
+from driver.core.attempts import Answered, PeerError
+from driver.core.contracts import Contract
+from driver.gateway import answers
+from driver.gateway.answers import OUTCOME, Reading, result_of
+from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
+from store.events import OperationFailed, OperationNotExecuted, OperationSucceeded, OperationUnknown
+from store.records import JsonObject, OperationId
+
+OP = OperationId("op_" + "0" * 32)
+NOTHING = Reading(None, None)
+ADVICE = ("try again", "retry", "call it again", "once more")
+
+
+def told(outcome: Outcome, *, contract: Contract | None = None, wire: bool = True) -> JsonObject:
+    """Return the tool result of an outcome."""
+    return result_of(outcome, "p/t", contract or Contract(), NOTHING, wire=wire, shown_max=1_000)
+
+
+def text_of(result: JsonObject) -> str:
+    """Return all text of a result."""
+    content = result["content"]
+    assert isinstance(content, list)
+    return "\n".join(str(part["text"]) for part in content if isinstance(part, dict))
+
+
+def succeeded(raw: JsonObject) -> Ended:
+    """Return the end of a call that the provider answered so."""
+    data: JsonObject = {"effect": "occurred"}
+    report = Answered(result=raw)
+    return Ended(operation_id=OP, kind=OperationSucceeded.KIND, data=data, report=report)
+
+
+UNCERTAIN = [
+    Ended(operation_id=OP, kind=OperationUnknown.KIND, data={"reason": reason, "message": "please try again"})
+    for reason in ("crash_window", "execution_timeout", "connection_lost", "task_pending", "something_new")
+]
+UNSETTLED = Ended(
+    operation_id=OP,
+    kind=OperationFailed.KIND,
+    data={
+        "effect": "unknown",
+        "error_means": "unsettled",
+        "error": {"code": "500", "message": "an error: try again later"},
+    },
+    report=PeerError(code=-1, message="try again"),
+)
+
+
+@pytest.mark.parametrize("outcome", [*UNCERTAIN, UNSETTLED, Running(operation_id=OP)])
+def test_nothing_advises_to_do_once_more_what_may_have_happened(outcome: Outcome) -> None:
+    """Not in our words, and not in anybody else's."""
+    result = told(outcome)
+    said = text_of(result).lower()
+    assert result["isError"] is True
+    assert not any(advice in said for advice in ADVICE)
+    assert "not" in said
+    assert OP in text_of(result)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (UNCERTAIN[0], "unknown"),
+        (Alike(code="lookalike_unsettled", twin=OP), "refused"),
+        (NotTaken(code="draining", message="the daemon is stopping"), "refused"),
+        (Retired(operation_id=OP, kind="operation.succeeded", effect="occurred"), "refused"),
+        (Running(operation_id=OP), "still_running"),
+        (
+            Ended(
+                operation_id=OP,
+                kind=OperationNotExecuted.KIND,
+                data={"reason": "approval_denied"},
+                decided={"approver": "operator:7", "reason": "no"},
+            ),
+            "denied",
+        ),
+        (
+            Ended(operation_id=OP, kind=OperationNotExecuted.KIND, data={"reason": "connect_failed"}),
+            "not_executed",
+        ),
+    ],
+)
+def test_an_answer_that_is_no_success_names_its_state(outcome: Outcome, state: str) -> None:
+    """In its first word, and in its `_meta`."""
+    result = told(outcome)
+    meta = result["_meta"]
+    assert isinstance(meta, dict)
+    assert result["isError"] is True
+    assert text_of(result).startswith(state)
+    assert meta[OUTCOME] == state
+
+
+def test_a_result_is_as_the_provider_gave_it() -> None:
+    """Members that no version of the protocol knows included; our own stand beside its `_meta`."""
+    raw: JsonObject = {"content": [{"type": "novel", "x": 1}], "extra": [1], "_meta": {"theirs": 1}}
+    ended = Ended(
+        operation_id=OP,
+        kind=OperationSucceeded.KIND,
+        data={"effect": "occurred"},
+        report=Answered(result=raw),
+    )
+    assert told(ended) == {**raw, "_meta": {"theirs": 1, answers.OPERATION_ID: OP, OUTCOME: "succeeded"}}
+
+
+def test_what_is_no_tool_result_becomes_one() -> None:
+    """A program's or an HTTP answer is both text and structured content."""
+    raw: JsonObject = {"exit_code": 0, "stdout": "hi"}
+    ended = Ended(
+        operation_id=OP,
+        kind=OperationSucceeded.KIND,
+        data={"effect": "occurred"},
+        report=Answered(result=raw),
+    )
+    result = told(ended, wire=False)
+    assert result["structuredContent"] == raw
+    assert '"stdout": "hi"' in text_of(result)
+
+
+def test_a_providers_own_error_is_unchanged_unless_it_leaves_something_open() -> None:
+    """Then a sentence of ours comes behind it."""
+    raw: JsonObject = {"content": [{"type": "text", "text": "no such title"}], "isError": True}
+    data: JsonObject = {"effect": "unknown", "error_means": "reported", "error": {"code": "tool_error"}}
+    report = Answered(result=raw, is_error=True)
+    reported = Ended(operation_id=OP, kind=OperationFailed.KIND, data=data, report=report)
+    assert told(reported)["content"] == raw["content"]
+    unsettled = Ended(
+        operation_id=OP, kind=OperationFailed.KIND, data={**data, "error_means": "unsettled"}, report=report
+    )
+    assert "must not be repeated" in text_of(told(unsettled))
+
+
+def test_a_read_may_be_asked_again() -> None:
+    """What only reads has changed nothing, whatever became of its answer."""
+    assert "only reads" in text_of(told(UNCERTAIN[0], contract=Contract(effect="read")))
