@@ -26,7 +26,7 @@ class Plan:
 
 
 WHOLE: Final = Plan(
-    rounds=7,
+    rounds=5,
     seconds=1.0,
     operations=2_560,
     peers=True,
@@ -45,7 +45,7 @@ SHORT: Final = Plan(
     stall_s=0.6,
     memory_calls=10_000,
     memory_s=6.0,
-    backlog_events=24_000,
+    backlog_events=60_000,
     few=1_000,
     many=10_000,
 )

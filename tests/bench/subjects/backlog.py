@@ -110,7 +110,7 @@ async def make_backlog(folder: Path, events: int) -> int:
 async def drain(folder: Path, events: int, rounds: int) -> list[Mapping[str, float]]:
     """Let the daemon drain a backlog in rounds, each beside a stream of a plain WebSocket."""
     events = await make_backlog(folder, events)
-    share = (events - WINDOW) // rounds  # what the plane has seen before a round begins is a window at most
+    share = events // rounds - WINDOW  # a window of them arrives between two rounds, and counts for none
     found: list[Mapping[str, float]] = []
     async with draining_plane() as plane, subject(folder, plane.url) as daemon:
         await daemon.connected(plane.connected)
