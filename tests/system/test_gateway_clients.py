@@ -97,8 +97,8 @@ async def test_resources_prompts_and_progress_are_passed_through(zygote: Zygote,
     }
     heard: list[float] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        heard.append(done)
+    async def said(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
 
     async with sandbox(zygote, None, **tables) as made:
         await made.start().ready()
@@ -111,7 +111,7 @@ async def test_resources_prompts_and_progress_are_passed_through(zygote: Zygote,
             names = await one.tools()
             slow = next(name for name in names if "long" in name)
             arguments = {"duration": 0.4, "steps": 4}
-            done = await one.client.call_tool(slow, arguments, progress_callback=progress)
+            done = await one.client.call_tool(slow, arguments, progress_callback=said)
         assert read.contents
         assert prompt.messages
         assert not done.is_error

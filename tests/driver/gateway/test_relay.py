@@ -47,13 +47,13 @@ class Client:
 
 
 @asynccontextmanager
-async def relay(folder: Path, **settings: float) -> AsyncGenerator[Client]:
+async def relay(folder: Path, *, down_s: float = 5.0, away_s: float = 300.0) -> AsyncGenerator[Client]:
     """Run a relay in this process, over pipes."""
     there, to_relay = os.pipe()
     from_relay, back = os.pipe()
     for descriptor in (there, to_relay, from_relay, back):
         os.set_blocking(descriptor, False)
-    wanted = RelaySettings(socket=folder / "gateway.sock", run_id="run-1", **settings)
+    wanted = RelaySettings(socket=folder / "gateway.sock", run_id="run-1", down_s=down_s, away_s=away_s)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(Relay(wanted, Input(there), Output(back)).run)
         try:
@@ -204,7 +204,7 @@ async def test_a_message_that_is_too_long_is_answered_and_left_out(tmp_path: Pat
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.raw, huge)
             refused = await client.hear()
-        assert refused["id"] == 5
-        assert refused["result"]["content"][0]["text"].startswith("refused (oversize)")
+            assert refused["id"] == 5
+            assert refused["result"]["content"][0]["text"].startswith("refused (oversize)")
         await client.say("ping", 6)
         assert (await client.hear()) == {"jsonrpc": "2.0", "id": 6, "result": {}}

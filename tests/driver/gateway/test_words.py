@@ -4,8 +4,7 @@ import pytest
 
 from driver.core.attempts import Answered, PeerError
 from driver.core.contracts import Contract
-from driver.gateway import answers
-from driver.gateway.answers import OUTCOME, Reading, result_of
+from driver.gateway.answers import OPERATION_ID, OUTCOME, Reading, result_of
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
 from store.events import OperationFailed, OperationNotExecuted, OperationSucceeded, OperationUnknown
 from store.records import JsonObject, OperationId
@@ -103,7 +102,8 @@ def test_a_result_is_as_the_provider_gave_it() -> None:
         data={"effect": "occurred"},
         report=Answered(result=raw),
     )
-    assert told(ended) == {**raw, "_meta": {"theirs": 1, answers.OPERATION_ID: OP, OUTCOME: "succeeded"}}
+    meta: JsonObject = {"theirs": 1, OPERATION_ID: OP, OUTCOME: "succeeded"}
+    assert told(ended) == {**raw, "_meta": meta}
 
 
 def test_what_is_no_tool_result_becomes_one() -> None:
