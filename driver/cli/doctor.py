@@ -4,6 +4,7 @@ Part of `driver.cli`; imports the client, the store and its siblings. The daemon
 where none does, its file is looked at, under its lock.
 """
 
+import socket
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -38,6 +39,10 @@ FINDINGS_MAX: Final = 10
 """What is wrong with a journal that is told here: `effectd verify` tells all of it."""
 UNDER_WAY_MAX: Final = 500
 """Operations that were under way when a daemon died that are looked at for their age."""
+
+
+GATEWAY_S: Final = 5.0
+"""How long a connection to the gateway may take."""
 
 
 class Severity(StrEnum):
@@ -96,7 +101,7 @@ def doctor(
     """
     config = load(config_file)
     with shown("looking", quiet=as_json) as report:
-        found = _live(config_file, max_age) or _at_rest(config, max_age, report, running=running)
+        found = _live(config, config_file, max_age) or _at_rest(config, max_age, report, running=running)
     if as_json:
         write_json(_as_json(found))
     else:
@@ -107,11 +112,12 @@ def doctor(
 # ------------------------------------------------------------ a daemon that runs
 
 
-def _live(config_file: Path, max_age: float | None) -> Diagnosis | None:
+def _live(config: Config, config_file: Path, max_age: float | None) -> Diagnosis | None:
     """Ask the daemon; None where none runs."""
     with doors.inspect(config_file) as client:
         try:
-            symptoms = (*_health(client), *_of_status(client.read(Status, "/v1/status"), max_age))
+            found = client.read(Status, "/v1/status")
+            symptoms = (*_health(client), *_of_status(found, max_age), *_gateway(config, found))
         except Unreachable as error:
             if error.nobody:
                 return None
@@ -149,6 +155,26 @@ def _of_status(found: Status, max_age: float | None) -> Iterator[Symptom]:
     if found.fault_injection:
         drills = ", ".join(found.fault_injection)
         yield _note("fault_injection", f"fault drills are switched on: {drills}", "restart it without them")
+
+
+def _gateway(config: Config, found: Status) -> Iterator[Symptom]:
+    """Look whether agents are let in, where the configuration says so."""
+    if config.gateway is None:
+        return
+    if found.gateway is None:
+        text = "the configuration has a [gateway], and the daemon was started without one"
+        yield _broken("gateway_off", text, "restart the daemon")
+        return
+    path = config.gateway_socket
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+        door.settimeout(GATEWAY_S)
+        try:
+            door.connect(str(path))
+        except OSError as error:
+            text = f"agents cannot connect to {path}: {error.strerror or error}"
+            yield _broken(
+                "gateway_unreachable", text, "look at its mode and its folder, then restart the daemon"
+            )
 
 
 # ------------------------------------------------------------ a file that nobody uses

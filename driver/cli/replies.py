@@ -52,6 +52,13 @@ class Link(Reply):
     url: str | None
 
 
+class Gateway(Reply):
+    """The front door for agents."""
+
+    connections: int
+    listen: str | None
+
+
 class JournalFile(Reply):
     """The journal's file."""
 
@@ -83,6 +90,7 @@ class Status(Reply):
     dead_letters: int = 0
     incidents: Incidents = Incidents()
     journal: JournalFile
+    gateway: Gateway | None = None
     fence: str | None
     integrity: str
     fault_injection: tuple[str, ...]

@@ -18,7 +18,7 @@ from driver.cli import words
 from driver.cli.hints import hints_for
 from driver.cli.listing import Listing
 from driver.cli.plain import plain
-from driver.cli.replies import DeadLetter, Event, Operation, Page, Run, Status
+from driver.cli.replies import DeadLetter, Event, Gateway, Operation, Page, Run, Status
 from store.lifecycle import ENDED, Effect, State
 
 VALUE_WIDTH: Final = 400
@@ -110,6 +110,8 @@ def status_lines(found: Status, now: datetime, flags: str = "") -> Iterator[Rend
         text = f"{waiting} wait for a person: see 'effectd ops --state {State.AWAITING_APPROVAL}{flags}'"
         yield labelled("approvals", (text, "bold yellow"))
     yield labelled("link", _link(found, now))
+    if found.gateway is not None:
+        yield labelled("gateway", _gateway(found.gateway))
     counts = ", ".join(f"{count} {name}" for name, count in found.counts.items() if count)
     yield labelled("operations", counts or "none")
     yield labelled("events", _events(found))
@@ -274,6 +276,11 @@ def _link(found: Status, now: datetime) -> Part:
     if link.connected:
         return f"connected{since}: {link.url}"
     return (f"NOT CONNECTED{since}: {link.url}", "bold yellow")
+
+
+def _gateway(gateway: Gateway) -> str:
+    over_http = "" if gateway.listen is None else f", and http://{gateway.listen}/mcp"
+    return f"on, {gateway.connections} connected{over_http}"
 
 
 def _events(found: Status) -> str:

@@ -296,3 +296,19 @@ async def test_operation_ids_say_which_run_and_call(zygote: Zygote) -> None:
             told = [await one.call("counter__count", n=1) for _ in range(3)]
         assert len({item.meta[OPERATION_ID] for item in told}) == 3
         assert len(made.effects()) == 3
+
+
+async def test_the_status_and_the_doctor_know_of_the_gateway(zygote: Zygote) -> None:
+    """How many are connected; and a socket that nobody can connect to is a breakage."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        await made.start().ready()
+        async with agent(made):
+            found = (await made.status())["gateway"]
+            shown = await made.command("status")
+        healthy = await made.command("doctor")
+        await anyio.Path(made.runtime / "gateway.sock").unlink()
+        broken = await made.command("doctor")
+        assert found == {"connections": 1, "listen": None}
+        assert "on, 1 connected" in shown.text
+        assert (healthy.code, broken.code) == (0, 2)
+        assert "agents cannot connect" in broken.text
