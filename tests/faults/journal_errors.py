@@ -34,6 +34,8 @@ STOPPING: Final = frozenset({"fsync", "fdatasync", "pwrite64"})
 ACTIONS: Final = 6
 LIVES: Final = 6
 """Different lives: what many of them leave is the same journal, which is looked at deeply once."""
+FOR_EVER: Final = 0.4
+"""How often an error stays."""
 KILLED_AT: Final = 12
 BROKEN_MAX: Final = 60
 
@@ -169,6 +171,8 @@ class Worker:
     templates: dict[str, Path] = field(default_factory=dict[str, Path])
     promises: dict[str, Promises] = field(default_factory=dict[str, Promises])
     looker: Looker = field(init=False)
+    patience: int = 1
+    """How many locks may still be refused for ever: each of them takes ten seconds."""
 
     def __post_init__(self) -> None:
         self.looker = Looker(self.folder / "look")
@@ -185,8 +189,9 @@ class Worker:
                 call=call,
                 number=chance.randint(1, self.counts[start][call]),
                 error=chance.choice(ERRORS[call]),
-                for_ever=chance.random() < (0.1 if call == "fcntl" else 0.4),  # SQLite waits 10 s for a lock
+                for_ever=chance.random() < FOR_EVER and (call != "fcntl" or self.patience > 0),
             )
+            self.patience -= call == "fcntl" and fault.for_ever
             self.one(start, name, fault, chance.randrange(LIVES))
         return self.tally
 
