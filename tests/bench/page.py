@@ -66,6 +66,12 @@ def write_page(docs: Path, book: Book, verdicts: Sequence[Verdict], around: Cond
     (docs / "performance.md").write_text(text_of(book, verdicts, around, entry))
 
 
+def _over(book: Book) -> str:
+    if not book.has("memory.calls"):
+        return ""
+    return f"\nMemory was watched over {book.sample('memory.calls').median:,.0f} calls."
+
+
 def text_of(book: Book, verdicts: Sequence[Verdict], around: Conditions, entry: Entry) -> str:
     """Return the page."""
     libraries = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -78,7 +84,8 @@ def text_of(book: Book, verdicts: Sequence[Verdict], around: Conditions, entry: 
         f"of their median, half of them by less; {around.words()}.\n"
         "A difference of that size says nothing.\n\n"
         f"## Goals\n\n{table(HEADINGS, [verdict.cells() for verdict in verdicts])}\n"
-        "Spread: the median distance from the median. Reached: what the median is good for.\n\n"
+        "Spread: the median distance from the median. Reached: what the median is good for."
+        f"{_over(book)}\n\n"
         "![how much of what it must each goal reaches](performance/goals.svg)\n\n"
         f"{REFERENCES}\n"
         "![how often a second each does what it does](performance/rates.svg)\n\n"
