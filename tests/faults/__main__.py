@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import sqlite3
 import sys
 import traceback
@@ -31,8 +32,8 @@ LANES: Final = (
         module="tests.faults.crash_states",
         what="every legal state of the disk after a power loss, from recordings of a journal and of a daemon",
         points="states of the disk",
-        normal=Box(seconds=90, points=100_000),
-        full=Box(seconds=1_200, points=2_000_000),
+        normal=Box(seconds=80, points=100_000),
+        full=Box(seconds=300, points=2_000_000),
         cores=2,
         needs=(program("strace"),),
     ),
@@ -41,8 +42,8 @@ LANES: Final = (
         module="tests.faults.errors",
         what="EIO, ENOSPC, EMFILE, ENOLCK, once and for ever, at the n-th call of each kind; a full disk",
         points="errors injected",
-        normal=Box(seconds=60, points=1_000),
-        full=Box(seconds=420, points=6_000),
+        normal=Box(seconds=50, points=1_000),
+        full=Box(seconds=120, points=6_000),
         cores=2,
         needs=(notifier.lacking,),
     ),
@@ -51,10 +52,19 @@ LANES: Final = (
         module="tests.faults.kill_points",
         what="SIGKILL at every file operation and named point of all that it can do, and again in recovery",
         points="kills",
-        normal=Box(seconds=75, points=3_000),
-        full=Box(seconds=1_200, points=20_000),
+        normal=Box(seconds=55, points=3_000),
+        full=Box(seconds=240, points=20_000),
         cores=2,
         needs=(notifier.lacking,),
+    ),
+    Lane(
+        name="simulation",
+        module="tests.faults.simulation",
+        what="the daemon's own code in virtual time: crashes, partitions, slow disks, planes and tools",
+        points="worlds",
+        normal=Box(seconds=55, points=5_000),
+        full=Box(seconds=180, points=200_000),
+        cores=2,
     ),
     Lane(
         name="soak",
@@ -69,16 +79,16 @@ LANES: Final = (
         module="tests.faults.network",
         what="a connection cut at every byte, by RST and FIN, both ways, with TLS and without; partitions",
         points="cuts and partitions",
-        normal=Box(seconds=150, points=9_000),
-        full=Box(seconds=1_200, points=100_000),
+        normal=Box(seconds=110, points=9_000),
+        full=Box(seconds=900, points=100_000),
     ),
     Lane(
         name="hostile peers",
         module="tests.faults.hostile",
         what="frames, handshakes, planes, servers and callers that nobody should believe",
         points="inputs",
-        normal=Box(seconds=90, points=100_000),
-        full=Box(seconds=1_500, points=5_000_000),
+        normal=Box(seconds=60, points=100_000),
+        full=Box(seconds=1_200, points=5_000_000),
     ),
 )
 BY_NAME: Final = {lane.name: lane for lane in LANES}
@@ -149,6 +159,8 @@ def _here(lane: Lane, seed: int, box: Box, to: Path) -> int:
     except Exception:  # noqa: BLE001 - whatever it was, the lane has failed, and its name is told with it
         traceback.print_exc()
         return 1
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    report.cpu_s = sum(each.ru_utime + each.ru_stime for each in used)
     to.write_text(json.dumps(report.to_json()))
     return 0 if report.holds else 1
 
@@ -159,10 +171,9 @@ def _say(ran: Ran) -> None:
         _print(line)
     if ran.printed.strip():
         _print(ran.printed.rstrip())
-    share = (
-        f"{report.points:,} of {box.points:,} {ran.lane.points} in {report.seconds:.0f} of {box.seconds:g} s"
-    )
-    _print(f"  {'holds' if report.holds else 'FAILS'}: {share}")
+    share = f"{report.points:,} of {box.points:,} {ran.lane.points}"
+    took = f"{report.seconds:.0f} s with a box of {box.seconds:g} s, {report.cpu_s:.0f} s of CPU"
+    _print(f"  {'holds' if report.holds else 'FAILS'}: {share}, {took}")
 
 
 def _figures(ended: Iterable[Ran], seed: int, took_s: float, *, full: bool) -> str:

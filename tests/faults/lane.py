@@ -100,6 +100,8 @@ class Report:
     notes: list[str] = field(default_factory=list[str])
     seconds: float = 0.0
     """How long it took; the battery fills it in."""
+    cpu_s: float = 0.0
+    """What it and its children took of the cores, as far as they were waited for."""
 
     @property
     def missed(self) -> list[str]:
@@ -146,6 +148,7 @@ class Report:
             "lacking": self.lacking,
             "notes": self.notes,
             "seconds": round(self.seconds, 1),
+            "cpu_s": round(self.cpu_s, 1),
             "holds": self.holds,
         }
 

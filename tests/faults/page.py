@@ -65,11 +65,12 @@ def figures(found: Mapping[str, Any]) -> str:
     )
     tried = [
         f"| {report.name} | {report.points:,} | {lane['target']:,} | {report.seconds:.0f} s "
+        f"| {report.cpu_s:.0f} s "
         f"| {report.fired.total():,} | {len(report.wanted) - len(report.missed)} of {len(report.wanted)} "
         f"| {_measured(report)} | {'holds' if report.holds else '**fails**'} |"
         for report, lane in reports
     ]
-    head = "| lane | points | at most | took | faults that fired | wanted and reached | must be 0 | |"
+    head = "| lane | points | at most | took | CPU | faults that fired | wanted and reached | must be 0 | |"
     reached = [
         f"| {report.name} | {_most(report.fired.items())} | {_most(_states(report))} | {_caught(report)} |"
         for report, _ in reports
