@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from tests.bench.book import Book
+from tests.bench.history import present_commit
 from tests.bench.machine import Conditions, conditions
 from tests.bench.page import write_page
 from tests.bench.plans import SHORT, WHOLE, Plan
@@ -67,7 +68,7 @@ def main(*, short: bool, memory_s: float | None) -> None:
     plan = SHORT if short else WHOLE
     plan = plan if memory_s is None else replace(plan, memory_s=memory_s)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
-    before = conditions()
+    before, state = conditions(), present_commit(ROOT)  # others may commit meanwhile
     # in the working directory: a folder for temporary files is often in memory, where an fsync costs nothing
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=ROOT) as name:
         book = anyio.run(run, Path(name), plan, console)
@@ -76,7 +77,7 @@ def main(*, short: bool, memory_s: float | None) -> None:
     around = before.until(conditions())
     console.print(_noise(book, around))
     if not short:
-        write_page(ROOT / "docs", book, found, around)
+        write_page(ROOT / "docs", book, found, around, state)
     missed = [verdict.goal.title for verdict in found if short and not verdict.passes_gate]
     for title in missed:
         console.print(f"gate missed: {title}")

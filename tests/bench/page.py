@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.book import Book
-from tests.bench.history import Entry, present_commit, regressions, remember, table
+from tests.bench.history import Entry, regressions, remember, table
 from tests.bench.machine import Conditions, description, versions
 from tests.bench.plots import draw_goals, draw_rates
 from tests.bench.report import HEADINGS, METRIC_HEADINGS, Verdict, metric_rows, noise
@@ -47,14 +47,16 @@ a processor. The plane is in the bench's process, and shares the processors with
 """
 
 
-def write_page(docs: Path, book: Book, verdicts: Sequence[Verdict], around: Conditions) -> None:
-    """Write the page, its plots, and the page of earlier commits."""
+def write_page(
+    docs: Path, book: Book, verdicts: Sequence[Verdict], around: Conditions, state: tuple[str, bool]
+) -> None:
+    """Write the page, its plots, and the page of earlier commits; `state` is the commit that was measured."""
     folder = docs / "performance"
     folder.mkdir(exist_ok=True)
     draw_goals(folder / "goals.svg", verdicts)
     draw_rates(folder / "rates.svg", book)
     machine = description(docs.parent)
-    commit, changed = present_commit(docs.parent)
+    commit, changed = state
     entry = Entry(
         commit=commit,
         changed=changed,
