@@ -11,29 +11,27 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from driver.core.answers import Answer, Repeat, Reply
-from driver.core.commands import CancelData, ToolCallData
+from driver.core.commands import CancelData
 from driver.core.contracts import Contract
-from driver.core.frames import CommandFrame
 from driver.core.identity import args_digest, operation_id, sha256
-from driver.core.requester import requested
 from driver.gateway.answers import Reading, result_of
+from driver.gateway.asking import Asked, before, decision_about, frame_of, of_record, outcome_of
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
 from driver.gateway.runs import Claims, Speaker
 from driver.gateway.sources import Sources
 from driver.gateway.twins import DELIVERED, Deliveries, attached, undelivered
-from driver.gateway.waiting import Wait, Waits, Watch, data_of, ended
+from driver.gateway.waiting import Wait, Waits, Watch
 from driver.providers.serving import Asking
 from store.errors import QueueFull
 from store.events import (
-    ApprovalDecided,
     CommandRefused,
     OperationFailed,
     OperationNotExecuted,
@@ -42,9 +40,9 @@ from store.events import (
 from store.records import (
     CommandId,
     Digest,
+    JournalId,
     JsonObject,
     OperationId,
-    OperationRecord,
     RunId,
     Timestamp,
     moment,
@@ -57,18 +55,6 @@ TOLD: Final = frozenset({OperationSucceeded.KIND, OperationFailed.KIND})
 """Ends that an agent would call again after, had it not heard of them."""
 
 log = structlog.stdlib.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A tool call as it came. `asked_at`: it was asked before, first then, and is asked about again."""
-
-    command_id: CommandId
-    speaker: Speaker
-    tool: str
-    """As commands name it."""
-    arguments: JsonObject
-    asked_at: datetime | None = None
 
 
 class Asker(Protocol):
@@ -154,6 +140,10 @@ class Calls:
         finally:
             self.claims.give(asked.speaker)
 
+    async def journal_id(self) -> JournalId:
+        """Return which journal this is."""
+        return await self._sources.journal.read(lambda view: view.journal_id)
+
     def delivered(self, given: Delivered) -> None:
         """Note, lazily, that the agent has an answer: an equal call is a new one from then on.
 
@@ -216,7 +206,13 @@ class Calls:
 
     async def _begin(self, wait: Wait, asked: Asked) -> None:
         """Hand the call to the engine, unless an equal one stands for it."""
-        outcome = await self._stand_in(wait, asked) or _read(wait, await self._sources.deliver(_frame(asked)))
+        outcome = await self._stand_in(wait, asked) or outcome_of(
+            wait, await self._sources.deliver(frame_of(asked))
+        )
+        if isinstance(outcome, NotTaken) and asked.asked_at is not None:
+            outcome = await self._sources.journal.read(
+                partial(before, wait=wait, asked=asked, refused=outcome)
+            )
         if outcome is not None:
             self._waits.end(wait, outcome)
 
@@ -254,9 +250,9 @@ class Calls:
             return None, False  # it was taken in another life of the daemon, and is answered from there
         everywhere = tuple(dict.fromkeys((*runs, *view.resumed(asked.speaker.run_id))))
         if asked.asked_at is not None:
-            before = attached(view, (asked.speaker.run_id,), digests, asked.asked_at)
-            if before is not None:
-                return _of_record(view, before), False
+            earlier = attached(view, (asked.speaker.run_id,), digests, asked.asked_at)
+            if earlier is not None:
+                return of_record(view, earlier), False
         twin = undelivered(view, everywhere, digests, self._deliveries)
         if twin is None:
             return None, False
@@ -371,7 +367,9 @@ class Calls:
             case Ended(kind=OperationNotExecuted.KIND, decided=None) if (
                 outcome.data["reason"] == "approval_denied"
             ):
-                decided = await self._sources.journal.read(lambda view: _decided(view, outcome.operation_id))
+                decided = await self._sources.journal.read(
+                    lambda view: decision_about(view, outcome.operation_id)
+                )
                 return Reading(None, None), replace(outcome, decided=decided)
             case Ended(operation_id=wanted):
                 return await self._read(wanted), outcome
@@ -384,54 +382,6 @@ class Calls:
             return Reading(view.operation(wanted), None if stored is None else json.loads(stored))
 
         return await self._sources.journal.read(read)
-
-
-def _frame(asked: Asked) -> CommandFrame:
-    data: JsonObject = {"tool": asked.tool, "arguments": asked.arguments, **requested(asked.speaker.uid)}
-    if asked.speaker.resumes:
-        data["resumes"] = list(asked.speaker.resumes)
-    return CommandFrame(
-        command_id=asked.command_id, run_id=asked.speaker.run_id, kind=ToolCallData.KIND, data=data
-    )
-
-
-def _read(wait: Wait, answer: Answer) -> Outcome | None:
-    """Return what the engine said at once; None where the journal will say it."""
-    match answer:
-        case Reply(frame=frame):
-            said: JsonObject = json.loads(frame)
-            if said["type"] == "retired":
-                effect = said.get("effect")
-                return Retired(
-                    operation_id=wait.operation_id,
-                    kind=str(said["kind"]),
-                    effect=effect if isinstance(effect, str) else None,
-                )
-            return NotTaken(code=str(said["code"]), message=str(said["message"]))
-        case Repeat(events=events) if events and events[-1].terminal and events[-1].body is not None:
-            return ended(wait, events[-1], events[-1].body, replayed=True)
-        case _:
-            return None
-
-
-def _of_record(view: View, record: OperationRecord) -> Outcome:
-    """Return what a call of before came to, for one that was attached to it in another life of the daemon."""
-    command = view.command(record.command_id)
-    receipt = None if command is None or command.receipt_seq is None else view.event(command.receipt_seq)
-    if receipt is None or receipt.body is None:
-        return Alike(code="lookalike_unsettled", twin=record.operation_id)
-    return Ended(
-        operation_id=record.operation_id, kind=receipt.kind, data=data_of(receipt.body), replayed=True
-    )
-
-
-def _decided(view: View, wanted: OperationId) -> JsonObject | None:
-    found: JsonObject | None = None
-    for seq in view.operation_events(wanted):
-        event = view.event(seq)
-        if event is not None and event.kind == ApprovalDecided.KIND and event.body is not None:
-            found = data_of(event.body)
-    return found
 
 
 def _taken(speaker: Speaker) -> NotTaken:

@@ -39,15 +39,16 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from driver.core.identity import is_id
 from driver.gateway.answers import error
 from driver.gateway.approvals import Approvals, Company, client_name
-from driver.gateway.calls import Asked, Calls
+from driver.gateway.asking import Asked
+from driver.gateway.calls import Calls
 from driver.gateway.catalogue import Catalogue
 from driver.gateway.instructions import INSTRUCTIONS
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.own import DEFINITIONS, OwnTools
 from driver.gateway.passing import Passing
 from driver.gateway.turns import Turn
-from driver.gateway.wire import ASKED_AT, COMMAND_ID, COMMAND_PREFIX, NAME
-from store.records import CommandId, JsonObject, JsonValue
+from driver.gateway.wire import ASKED_AT, COMMAND_ID, COMMAND_PREFIX, JOURNAL_ID, NAME
+from store.records import CommandId, JournalId, JsonObject, JsonValue
 
 NOTIFY_S: Final = 1.0
 """How long one client may take over a notification."""
@@ -183,13 +184,14 @@ class Front:
         if tool is None:
             return self._unknown(name)
         decided = await self._approvals.take(params, turn.speaker, client_name(ctx))
-        command_id, asked_at = _identity(params, relayed=turn.speaker.relayed)
+        command_id, asked_at, before = _identity(params, relayed=turn.speaker.relayed)
         asked = Asked(
             command_id=decided or command_id,
             speaker=turn.speaker,
             tool=str(tool),
             arguments=arguments,
             asked_at=asked_at,
+            delivered_to=before,
         )
         company = Company(ctx, turn.speaker, self._approvals, self._limits)
         given = await self._calls.answer(asked, company, gone=lambda: turn.gone)
@@ -225,16 +227,23 @@ def _in_its_era(handler: Callable[[Context, Any], Awaitable[JsonObject]]) -> Cal
 _UNCACHED: Final[JsonObject] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
-def _identity(params: JsonObject, *, relayed: bool) -> tuple[CommandId, datetime | None]:
-    """Return the id of a call: the one that its relay minted, else one of our own."""
+def _identity(
+    params: JsonObject, *, relayed: bool
+) -> tuple[CommandId, datetime | None, tuple[JournalId, ...]]:
+    """Return the id of a call: the one that its relay minted, else one of our own.
+
+    And when it was asked first, and of which journal, where it is asked about again.
+    """
     meta = params.get("_meta")
     minted = meta.get(COMMAND_ID) if relayed and isinstance(meta, dict) else None
     if not isinstance(minted, str) or not minted.startswith(COMMAND_PREFIX) or not is_id(minted):
-        return CommandId(f"{COMMAND_PREFIX}{uuid4().hex}"), None
-    asked_at = meta.get(ASKED_AT) if isinstance(meta, dict) else None
+        return CommandId(f"{COMMAND_PREFIX}{uuid4().hex}"), None, ()
+    assert isinstance(meta, dict), "it held the id"
+    asked_at, journal_id = meta.get(ASKED_AT), meta.get(JOURNAL_ID)
     if isinstance(asked_at, bool) or not isinstance(asked_at, int | float):
-        return CommandId(minted), None
-    return CommandId(minted), datetime.fromtimestamp(asked_at, UTC)
+        return CommandId(minted), None, ()
+    before = (JournalId(journal_id),) if isinstance(journal_id, str) else ()
+    return CommandId(minted), datetime.fromtimestamp(asked_at, UTC), before
 
 
 async def _tell(session: ServerSession, lists: frozenset[str]) -> None:

@@ -13,6 +13,7 @@ from driver.gateway.wire import (
     ASKED_AT,
     COMMAND_ID,
     COMMAND_PREFIX,
+    JOURNAL_ID,
     OURS,
     PROTOCOL_VERSION,
     Json,
@@ -32,6 +33,8 @@ class Entry:
     sent: bool = False
     """Whether the daemon may have got it."""
     sent_at: float = 0.0
+    journal_id: str | None = None
+    """Of the daemon that it was sent to first."""
     cancelled: Message | None = None
     """The client's word that it does not want an answer any more, which the daemon has not got."""
     since: float = field(default_factory=time.monotonic)
@@ -51,13 +54,19 @@ class Entry:
         """Whether the request is one of the newer era."""
         return PROTOCOL_VERSION in member(member(self.message, "params"), "_meta")
 
-    def asked(self) -> Message:
-        """Return the message to send, and take note that it may have arrived: a second time says so."""
+    def asked(self, journal_id: str | None) -> Message:
+        """Return the message to send to the daemon of that journal, and take note that it may have arrived.
+
+        A second time says that it is one, and which journal had it first.
+        """
         message = self.message
         if self.command_id is not None and self.sent:
-            message = _with_meta(message, {COMMAND_ID: self.command_id, ASKED_AT: self.sent_at})
+            ours: Message = {COMMAND_ID: self.command_id, ASKED_AT: self.sent_at}
+            if self.journal_id is not None:
+                ours[JOURNAL_ID] = self.journal_id
+            message = _with_meta(message, ours)
         if not self.sent:
-            self.sent, self.sent_at = True, time.time()
+            self.sent, self.sent_at, self.journal_id = True, time.time(), journal_id
         return message
 
 

@@ -160,7 +160,7 @@ class Relay:
     async def _ask(self, entry: Entry) -> None:
         link = self._link
         if link is not None and link.open:
-            await link.send(entry.asked())
+            await link.send(entry.asked(link.journal_id))
 
     async def _notify(self, message: Message) -> None:
         if message["method"] == "notifications/initialized":
@@ -203,9 +203,9 @@ class Relay:
         while True:
             try:
                 async with await anyio.connect_unix(self._settings.socket) as stream:
-                    lines = await self._greet(stream)
+                    lines, journal_id = await self._greet(stream)
                     failures = 0
-                    await self._serve(stream, lines)
+                    await self._serve(stream, lines, journal_id)
             except NotServed as error:
                 self._where = f"{self._settings.socket}: {error}"
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, LineTooLong) as error:
@@ -223,8 +223,8 @@ class Relay:
                 entry.since = time.monotonic()
         self._changed.set()
 
-    async def _greet(self, stream: ByteStream) -> Lines:
-        """Say whom this is for. Returns the reader of the connection. Raises `NotServed`."""
+    async def _greet(self, stream: ByteStream) -> tuple[Lines, str | None]:
+        """Say whom this is for. Returns the reader, and which journal the daemon has. Raises `NotServed`."""
         lines = Lines(GREETING_BYTES_MAX)
         await stream.send(self._greeting.line())
         reply = await lines.next(stream)
@@ -234,11 +234,12 @@ class Relay:
         if "refused" in said:
             raise NotServed(str(said["refused"]), str(said.get("message")))
         lines.bytes_max = ANSWER_BYTES_MAX
-        return lines
+        journal_id = said.get("journal_id")
+        return lines, journal_id if isinstance(journal_id, str) else None
 
-    async def _serve(self, stream: ByteStream, lines: Lines) -> None:
+    async def _serve(self, stream: ByteStream, lines: Lines, journal_id: str | None) -> None:
         self._links += 1
-        link = _Link(stream, self._links)
+        link = _Link(stream, self._links, journal_id)
         await self._withdraw_questions()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._resume, link)
@@ -263,7 +264,7 @@ class Relay:
         self._link = link
         link.open = True
         for entry in self._ledger:
-            await link.send(entry.asked())
+            await link.send(entry.asked(link.journal_id))
             if entry.cancelled is not None:
                 await link.send(entry.cancelled)
         self._forget_cancelled()
@@ -352,8 +353,9 @@ class Relay:
 class _Link:
     """One connection to the daemon. `open` once what the client says may be sent on it."""
 
-    def __init__(self, stream: ByteStream, number: int) -> None:
+    def __init__(self, stream: ByteStream, number: int, journal_id: str | None) -> None:
         self._stream = stream
+        self.journal_id = journal_id
         self._sending = anyio.Lock()
         self._shaken = anyio.Event()
         self.number = number

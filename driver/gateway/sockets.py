@@ -76,7 +76,9 @@ class Sockets:
                 greeting = await self._greeting(stream, lines)
                 if greeting is None:
                     return
-                await stream.send(line({"effectd": "gateway", "version": VERSION}))
+                ready: Message = {"effectd": "gateway", "version": VERSION}
+                ready["journal_id"] = await self._calls.journal_id()
+                await stream.send(line(ready))
                 await self._serve(stream, lines, _speaker(greeting, uid))
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 log.debug("gateway_connection_lost")

@@ -6,8 +6,8 @@ A connection begins with one line each way. The relay says whom it speaks for:
 
     {"effectd": "gateway", "version": 1, "instance": "…", "run_id": "…", "resumes": ["…"]}
 
-and the daemon that it listens (`{"effectd": "gateway", "version": 1}`), or why not (with `refused` and
-`message`). Behind that go MCP's own JSON-RPC messages, one a line.
+and the daemon that it listens (`{"effectd": "gateway", "version": 1, "journal_id": "…"}`), or why not (with
+`refused` and `message`). Behind that go MCP's own JSON-RPC messages, one a line.
 """
 
 import json
@@ -25,6 +25,8 @@ COMMAND_ID: Final = "dev.effectd/command-id"
 """In the `_meta` of a `tools/call` of the relay: the id under which the journal shall know it."""
 ASKED_AT: Final = "dev.effectd/asked-at"
 """Beside it where the call is asked about again: when it was asked first, in seconds since the epoch."""
+JOURNAL_ID: Final = "dev.effectd/journal-id"
+"""Beside that: the journal of the daemon that it was sent to first. Another one may not know of it."""
 OURS: Final = "dev.effectd/"
 """Begins every member of `_meta` that is ours; what a client sends under such a name is dropped."""
 DELIVERED: Final = "notifications/dev.effectd/delivered"

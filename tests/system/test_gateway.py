@@ -1,5 +1,6 @@
 """The gateway, with real agents: one execution for one call, and an honest word about it, whatever dies."""
 
+import shutil
 import sys
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.system.agents import ERAS, OPERATION_ID, REPLAYED, Era, Told, agent
 from tests.system.sandbox import Sandbox, sandbox
+from tests.system.test_restored_backup import backup, restore_backup
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -20,8 +22,8 @@ import sys
 from uuid import uuid4
 from driver.gateway import ledger
 whole = ledger.Entry.asked
-def asked(self):
-    message = whole(self)
+def asked(self, journal_id):
+    message = whole(self, journal_id)
     if self.command_id is None:
         return message
     params = message["params"]
@@ -104,6 +106,50 @@ async def test_a_kill_at_any_step_leaves_one_execution_at_most(zygote: Zygote, b
     """Whatever the agent is told then, it is not an error that hides an effect."""
     told = await killed_at(zygote, boundary)
     assert told.outcome in ("unknown", "succeeded")
+
+
+async def test_a_journal_that_is_lost_under_a_call_makes_it_unknown(zygote: Zygote) -> None:
+    """A new journal knows nothing of a call that the old one may have executed, and does not execute it."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        life = made.start(kill_at="dispatch.outcome_committed")
+        await life.ready()
+        found: list[Told] = []
+        async with agent(made) as one, anyio.create_task_group() as tasks:
+
+            async def ask() -> None:
+                found.append(await one.call("counter__count", n=1))
+
+            tasks.start_soon(ask)
+            assert await life.exit_code() == KILLED
+            await anyio.to_thread.run_sync(shutil.rmtree, made.state)
+            await made.start().ready()
+        assert found[0].outcome == "unknown"
+        assert "an earlier journal" in found[0].text
+        assert len(made.effects()) == 1
+
+
+async def test_a_fenced_daemon_does_not_deny_what_was_executed(zygote: Zygote) -> None:
+    """Asked again about a call that its journal has, it tells the stored outcome; a new call is refused."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        life = made.start(kill_at="dispatch.outcome_committed")
+        await life.ready()
+        found: list[Told] = []
+        async with agent(made) as one, anyio.create_task_group() as tasks:
+
+            async def ask() -> None:
+                found.append(await one.call("counter__count", n=1))
+
+            tasks.start_soon(ask)
+            assert await life.exit_code() == KILLED
+            await backup(made)
+            await anyio.to_thread.run_sync(restore_backup, made)
+            await made.start().ready()
+            while not found:  # noqa: ASYNC110 - the answer tells only its asker
+                await anyio.sleep(0.02)
+            refused = await one.call("counter__count", n=2)
+            assert (refused.outcome, refused.meta["dev.effectd/code"]) == ("refused", "fenced")
+        assert (found[0].outcome, found[0].meta[REPLAYED]) == ("succeeded", True)
+        assert len(made.effects()) == 1
 
 
 async def test_a_relay_that_mints_a_new_id_doubles_an_effect(zygote: Zygote) -> None:
