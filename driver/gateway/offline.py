@@ -36,9 +36,7 @@ def answer(entry: Entry, where: str) -> Message:
 
 
 def given_up(entry: Entry, away_s: float, where: str) -> Message:
-    """Return the response to a request that a daemon may have got which has been away since."""
-    if entry.method != CALL:
-        return answer(entry, where)
+    """Return the response to a call that a daemon may have got which has been away since."""
     text = (
         f"unknown: this call may have happened. The effectd daemon may have got it, and has been away for "
         f"{away_s:.0f} s ({where}). Do not repeat the call: it could be done twice. Its outcome is in the "

@@ -15,10 +15,11 @@ Requests of the server's own (a question to the user) belong to the connection t
 carry its number: an answer that comes when that connection is gone belongs to nobody.
 
 While there is no daemon, what was never sent is answered after `down_s`: clients can begin, and calls are
-refused. What may have been sent waits for `away_s`.
+refused. A call that may have been sent waits for `away_s`.
 """
 
 import json
+import math
 import re
 import sys
 import time
@@ -83,7 +84,7 @@ class RelaySettings:
     down_s: float = 5.0
     """How long a request that was never sent waits for a daemon."""
     away_s: float = 300.0
-    """How long one that may have been sent waits for the daemon to come back."""
+    """How long a call that may have been sent waits for the daemon to come back."""
 
 
 class Relay:
@@ -330,12 +331,15 @@ class Relay:
                     await self._answer_alone(entry)
 
     def _due_s(self, entry: Entry) -> float:
-        patience_s = self._settings.away_s if entry.sent else self._settings.down_s
+        if entry.method == LISTEN:
+            return math.inf  # it goes on with the next daemon
+        # nothing is lost with a read that is answered without the daemon
+        patience_s = self._settings.away_s if _may_have_happened(entry) else self._settings.down_s
         return max(entry.since + patience_s - time.monotonic(), 0.0)
 
     async def _answer_alone(self, entry: Entry) -> None:
         self._ledger.settle(entry.id)
-        if entry.sent:
+        if _may_have_happened(entry):
             await self._to_client(offline.given_up(entry, self._settings.away_s, self._where))
             return
         self._answered_alone = True
@@ -384,6 +388,10 @@ class _Link:
             return False
         self._shaken.set()
         return True
+
+
+def _may_have_happened(entry: Entry) -> bool:
+    return entry.sent and entry.method == CALL
 
 
 def _early(head: bytes) -> Json:
