@@ -1,124 +1,550 @@
-"""A ledger that writes later: many rows at a time, where projections are made again from a whole journal.
+"""The ledger that is written to: it keeps what a commit's units write, and writes it many rows at a time.
 
-Part of `store`; imports its own modules. Used by `store.rebuild`.
+Part of `store`; imports its own modules. The journal's owner has one, and `store.rebuild` has one.
 
-What `store.tables` writes for one event stands alone: by the rowid of its own row. So the writes of many
-events may go statement by statement instead of event by event, each statement once for all its rows, as long
-as rows are there before they are changed, and whoever reads finds everything written. Of an `update` that
-sets the same columns always only the newest counts for a row, and a run's sums may be added up beforehand.
-All other statements run at once, after everything that waits.
+Theory of operation
+-------------------
+What the projections write for one event stands alone: by the rowid of its own row. So the writes of many
+events may go statement by statement instead of event by event, each statement once for all its rows (an
+`executemany`), as long as rows are there before they are changed, and whoever reads finds everything.
+
+* Of a command, an operation or a run only how it is in the end is written: an operation that is accepted and
+  started in one commit is one row, written once. Until then it is read from here.
+* Operations that have not ended are kept beyond that, a bounded number: what was read, or written, of them is
+  not read again for their next event. This holds as long as nobody else writes: `total_changes` of the
+  connection, which counts every row that any statement changes, says whether anybody did, and then nothing
+  that was kept is used.
+* Any other statement (`execute`) runs after everything that waits; only what cannot touch upon that (`look`)
+  passes it.
+* A unit that fails is undone. As long as all that it wrote waits here, it is taken out again; the first time
+  that it is to be written, what waited before the unit is written, then a savepoint is set.
 """
 
+import json
+import re
 import sqlite3
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
 
-from store.head import Head, Ledger, Parameters
-from store.records import RunId
+from store.head import Head, Ledger, Parameters, write_head
+from store.keys import DigestKey
+from store.lifecycle import State
+from store.located import CommandRow, OperationRow, Row, RunRow
+from store.records import CommandRecord, Digest, OperationRecord, RunId, Timestamp
 from store.statements import STATEMENTS
 
-_APPENDED: Final = ("insert_command", "insert_operation", "insert_attempt", "end_attempt", "insert_evidence")
-"""Statements whose writes wait, in the order in which they are caught up with."""
-_NEWEST: Final = ("update_operation", "set_receipt")
-"""Likewise, after those; only the newest one of a row, whose rowid is its last parameter."""
-_SQL: Final = {
-    # nobody waits for the rowid, and to return it takes as long as to insert the row
-    name: STATEMENTS[name].removesuffix(" RETURNING id")
-    for name in (*_APPENDED, *_NEWEST, "count_in_run")
-}
-_RUNS_MAX: Final = 4_096
-"""Runs whose rowid is not looked up again."""
+RECENT_MAX: Final = 1_024
+"""Operations that have not ended, and that are not read again for their next event."""
+RUNS_MAX: Final = 4_096
+"""Runs that are not read again."""
+ANSWERS_MAX: Final = 4_096
+"""Answers that are remembered."""
 
-_Write = tuple[int, tuple[object, ...]]
+APPENDED: Final = (
+    "insert_attempt",
+    "end_attempt",
+    "insert_evidence",
+    "insert_event",
+    "insert_payload",
+    "insert_piece",
+    "insert_delivery",
+)
+"""Statements whose writes wait, in the order in which they are caught up with."""
+_COMMENTS: Final = re.compile(r"(?:--[^\n]*\n)*")
+_READS: Final = frozenset(
+    name for name, sql in STATEMENTS.items() if _COMMENTS.sub("", sql, count=1).startswith(("SELECT", "WITH"))
+)
+"""Statements that change nothing, so that nothing of them has to be undone."""
+
+_Write = tuple[int, Row]
 """The seq of the event, and the parameters."""
+_Change = tuple[dict[Any, Any], object, object]
+"""What was kept under a key, and where."""
+
+
+class _Sum(NamedTuple):
+    """What is to be added to a run, and when something happened in it last."""
+
+    operations: int
+    unsettled: int
+    at: Timestamp
+
+    def without(self, part: "_Sum") -> "_Sum":
+        """Return what of it is not the part."""
+        return _Sum(self.operations - part.operations, self.unsettled - part.unsettled, self.at)
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+"""`json.dumps` would make an encoder each time."""
 
 
 class Batches(Ledger):
     """A ledger whose writes wait until `catch_up`, or until somebody reads.
 
-    `seq` is the event that is being projected; after an error, the one whose write failed.
+    `seq` is the event that is being projected; after an error, the one whose write failed. `rows` are the
+    rowids that the run, the command and the operation of the next event get, where projections are made again
+    (what was pruned has left holes between the old ones); None: new ones.
     """
 
-    def __init__(self, connection: sqlite3.Connection, head: Head) -> None:
-        super().__init__(connection, head)
+    def __init__(self, connection: sqlite3.Connection, head: Head, key: DigestKey | None = None) -> None:
+        super().__init__(connection, head, key)
         self.seq = 0
-        self._appended: Final[dict[str, list[_Write]]] = {name: [] for name in _APPENDED}
-        self._newest: Final[dict[str, dict[object, _Write]]] = {name: {} for name in _NEWEST}
-        self._sums: Final[dict[int, tuple[int, int, int, str]]] = {}
-        """By run: seq, operations, unsettled ones, and when something happened last."""
-        self._run_ids: Final[dict[RunId, int]] = {}
-        """Rowids of some of the runs that are there."""
+        self.rows: tuple[int | None, int | None, int | None] = (None, None, None)
+        self._appended: Final[dict[str, list[_Write]]] = {name: [] for name in APPENDED}
+        self._new_runs: Final[list[_Write]] = []
+        self._new_commands: Final[list[_Write]] = []
+        self._lists: Final = (*self._appended.values(), self._new_runs, self._new_commands)
+        self._commands: Final[dict[str, CommandRow | None]] = {}
+        """Those that were asked for since the last catching up; None: they are not there."""
+        self._receipts: Final[dict[int, _Write]] = {}
+        """By command."""
+        self._operations: Final[dict[str, OperationRow]] = {}
+        """As they are by now."""
+        self._missing: Final[set[str]] = set()
+        """Operations that were asked for since the last catching up, and are not there."""
+        self._new_operations: Final[dict[str, int]] = {}
+        """Those that are to be inserted, and the seq of their newest event."""
+        self._changed_operations: Final[dict[str, int]] = {}
+        self._runs: Final[dict[str, RunRow]] = {}
+        """As they are without their sums."""
+        self._sums: Final[dict[int, tuple[int, _Sum]]] = {}
+        """By run: the seq, and what is to be added."""
+        self._alike: Final[set[tuple[int, Digest]]] = set()
+        """Run and arguments of the writes that wait to be inserted."""
+        self._answers: Final[dict[tuple[object, ...], Row | None]] = {}
+        self._next: Final[dict[str, int]] = {}
+        """The next new rowid, by table."""
         self._waits = False
+        self.waiting_bytes = 0
+        """What waits to be written beside small rows: bodies of events, and payloads."""
+        self._seen = connection.total_changes
+        self._in_unit = self._saved = False
+        self._undo: Final[list[_Change]] = []
+        """What this unit has changed of what is kept, in order."""
+        self._lengths: tuple[int, ...] = ()
+        """How much of the lists is older than this unit."""
+        self._before = (head, head.last_seq, head.chain)
+        self._counts: dict[State, int] = {}
+        """Those before a unit that is saved."""
+
+    # ------------------------------------------------------------ units
+
+    def begin(self) -> None:
+        """Begin a unit: what is written from here on can be undone."""
+        self._undo.clear()
+        self._lengths = tuple(map(len, self._lists))
+        self._before = (self.head, self.head.last_seq, self.head.chain)
+        self._in_unit, self._saved = True, False
+
+    def keep(self) -> None:
+        """End the unit: what it wrote stays."""
+        self._in_unit = False
+        if self._saved:
+            self.connection.execute("RELEASE unit")
+
+    def undo(self) -> None:
+        """End the unit, and take back what it wrote."""
+        self._in_unit = False
+        if self._saved:
+            self.connection.execute("ROLLBACK TO unit")
+            self.connection.execute("RELEASE unit")
+        self._take_out()
+        self.head, self.head.last_seq, self.head.chain = self._before
+        if self._saved:
+            cast("dict[State, int]", self.head.counts).update(self._counts)
+            self._drop()  # what was read meanwhile may be what was undone
+
+    def _save(self) -> None:
+        """Write what waited before this unit; then set a savepoint, and write what the unit wrote so far."""
+        undone, tails = self._take_out()
+        sums, inserted, self._counts = dict(self._sums), set(self._new_operations), dict(self.head.counts)
+        self._write_all()
+        self.connection.execute("SAVEPOINT unit")
+        self._saved = True
+        for kept, key, value in reversed(undone):
+            _restore(kept, key, value)
+        for items, tail in zip(self._lists, tails, strict=True):
+            items.extend(tail)
+        # what the unit only added to is written already, but for what it added
+        for run in sums.keys() & self._sums.keys():
+            seq, total = self._sums[run]
+            self._sums[run] = (seq, total.without(sums[run][1]))
+        for operation_id in inserted & self._new_operations.keys():
+            self._changed_operations[operation_id] = self._new_operations.pop(operation_id)
+        self._write_all()
+        self._drop()
+
+    def _take_out(self) -> tuple[list[_Change], list[list[_Write]]]:
+        """Take what waits of this unit out again, and return it."""
+        undone: list[_Change] = []
+        for kept, key, before in reversed(self._undo):
+            undone.append((kept, key, kept.get(key, _ABSENT)))
+            _restore(kept, key, before)
+        self._undo.clear()
+        tails = [items[length:] for items, length in zip(self._lists, self._lengths, strict=True)]
+        for items, length in zip(self._lists, self._lengths, strict=True):
+            del items[length:]
+        return undone, tails
+
+    def _set(self, kept: dict[Any, Any], key: object, value: object) -> None:
+        if self._in_unit:
+            self._undo.append((kept, key, kept.get(key, _ABSENT)))
+        kept[key] = value
+
+    # ------------------------------------------------------------ reading
 
     def execute(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run the statement, after everything that waits."""
-        self.catch_up()
+        if self._in_unit and not self._saved and (self._has_written or name not in _READS):
+            self._save()
+        else:
+            self.catch_up()
         return super().execute(name, parameters)
 
-    def write(self, name: str, parameters: tuple[object, ...]) -> None:
+    def ask(self, name: str, *parameters: object) -> Row | None:
+        """Return the first row that a query has, asked once until something else is written."""
+        self._look_around()
+        question = (name, *parameters)
+        if question in self._answers:
+            return self._answers[question]
+        answer = super().ask(name, *parameters)
+        if len(self._answers) >= ANSWERS_MAX:
+            self._answers.clear()
+        self._answers[question] = answer
+        return answer
+
+    def command(self, command_id: str) -> CommandRow | None:
+        """Return a command as it is by now."""
+        self._look_around()
+        if command_id in self._commands:
+            return self._commands[command_id]
+        found = self._commands[command_id] = super().command(command_id)
+        if found is not None and (receipt := self._receipts.get(found.id)) is not None:
+            found = _with_receipt(found, receipt)
+            self._set(self._commands, command_id, found)
+        return found
+
+    def operation(self, operation_id: str) -> OperationRow | None:
+        """Return an operation as it is by now."""
+        self._look_around()
+        found = self._operations.get(operation_id)
+        if found is not None or operation_id in self._missing:
+            return found
+        found = super().operation(operation_id)
+        if found is None:
+            self._missing.add(operation_id)
+        elif (receipt := self._receipts.get(found.command)) is not None:
+            return _received(found, receipt[1][0])
+        elif found.record.ended_at is None:
+            self._operations[operation_id] = found
+        return found
+
+    def run(self, run_id: str) -> RunRow | None:
+        """Return a run as it is by now."""
+        found = self._run(run_id)
+        if found is None or (waiting := self._sums.get(found.id)) is None:
+            return found
+        return _summed(found, waiting[1])
+
+    def _run(self, run_id: str) -> RunRow | None:
+        self._look_around()
+        found = self._runs.get(run_id)
+        if found is None and (found := super().run(run_id)) is not None:
+            self._runs[run_id] = found
+        return found
+
+    def has_alike(self, run: int, args_digest: Digest) -> bool:
+        """Whether a run has, or had, a write with these arguments."""
+        return (run, args_digest) in self._alike or super().has_alike(run, args_digest)
+
+    def is_new(self, command: CommandRow) -> bool:
+        """Whether a command waits to be inserted."""
+        # new rowids grow
+        return bool(self._new_commands) and command.id >= cast("int", self._new_commands[0][1][0])
+
+    def _look_around(self) -> None:
+        """Forget what is kept where somebody else has written."""
+        if self.connection.total_changes != self._seen:
+            self.catch_up()
+            self._drop()
+
+    def _drop(self) -> None:
+        for kept in (self._commands, self._operations, self._missing, self._runs, self._answers, self._next):
+            kept.clear()
+        self._seen = self.connection.total_changes
+
+    # ------------------------------------------------------------ writing
+
+    def write(self, name: str, parameters: Row) -> None:
         """Let the write wait, where it can."""
-        if name in self._appended:
-            self._appended[name].append((self.seq, parameters))
-        elif name in self._newest:
-            self._newest[name][parameters[-1]] = (self.seq, parameters)
-        else:
+        waiting = self._appended.get(name)
+        if waiting is None:
             self.execute(name, parameters)
             return
+        waiting.append((self.seq, parameters))
         self._waits = True
 
-    def insert(self, name: str, parameters: tuple[object, ...]) -> int:
-        """Let the new row wait, where it says its rowid itself."""
-        rowid = parameters[0]
-        if not isinstance(rowid, int) or name not in self._appended:
-            return super().insert(name, parameters)
-        self.write(name, parameters)
+    def touch_run(self, run_id: RunId, at: Timestamp) -> int:
+        """Note that something happened in a run, which is made with its first event; return its rowid."""
+        found = self._run(run_id)
+        if found is not None:
+            self._add(found.id, _Sum(0, 0, at))
+            return found.id
+        rowid = self.rows[0] or self._new_rowid("runs")
+        self._new_runs.append((self.seq, (rowid, run_id, at, at)))
+        self._waits = True
+        self._set(self._runs, run_id, RunRow(rowid, run_id, 0, None, 0, 0, at, at))
         return rowid
 
-    def touch_run(self, run_id: RunId, at: str) -> int:
-        """Note when something happened in the run, which is made with its first event."""
-        run = self._run_ids.get(run_id)
-        if run is None:
-            if len(self._run_ids) == _RUNS_MAX:
-                self._run_ids.clear()
-            # not after everything that waits: none of that is about whether there is such a run
-            found = super().execute("run", (run_id,)).fetchone()
-            if found is None:
-                run = self._run_ids[run_id] = super().insert("touch_run", (self.rows[0], run_id, at, at))
-                return run
-            run = self._run_ids[run_id] = int(found[0])
-        self.count_in_run(run, 0, 0, at)
-        return run
+    def count_in_run(self, run: int, operations: int, unsettled: int, at: Timestamp) -> None:
+        """Count so many more operations in a run, and unsettled ones."""
+        self._add(run, _Sum(operations, unsettled, at))
 
-    def count_in_run(self, run: int, operations: int, unsettled: int, at: str) -> None:
-        """Add to the run's sums."""
-        sums = self._sums.get(run)
-        if sums is not None:
-            _, operations_, unsettled_, at_ = sums
-            operations, unsettled, at = operations + operations_, unsettled + unsettled_, max(at, at_)
-        self._sums[run] = (self.seq, operations, unsettled, at)
+    def _add(self, run: int, more: _Sum) -> None:
+        waiting = self._sums.get(run)
+        if waiting is not None:
+            total = waiting[1]
+            if not (more.operations or more.unsettled) and total.at >= more.at:
+                return
+            more = _Sum(
+                total.operations + more.operations,
+                total.unsettled + more.unsettled,
+                max(total.at, more.at),
+            )
+        self._set(self._sums, run, (self.seq, more))
         self._waits = True
+
+    def add_command(self, record: CommandRecord, run: int | None) -> CommandRow:
+        """Make a command."""
+        rowid = self.rows[1] or self._new_rowid("commands")
+        values = (
+            rowid,
+            record.command_id,
+            run,
+            record.kind,
+            record.origin.value,
+            record.content_digest,
+            record.operation_id,
+            record.accepted_seq,
+            record.accepted_at,
+            record.receipt_seq,
+            record.receipt_kind,
+            record.expires_at,
+        )
+        self._new_commands.append((self.seq, values))
+        self._waits = True
+        made = CommandRow(record, rowid, cast("int", run))
+        self._set(self._commands, record.command_id, made)
+        return made
+
+    def set_receipt(self, command: int, command_id: str, seq: int, kind: str) -> None:
+        """Give a command its receipt."""
+        receipt = (self.seq, (seq, kind, command))
+        self._set(self._receipts, command, receipt)
+        self._waits = True
+        known = self._commands.get(command_id)
+        if known is not None:
+            self._set(self._commands, command_id, _with_receipt(known, receipt))
+
+    def add_operation(self, record: OperationRecord, command: int, run: int) -> OperationRow:
+        """Make an operation, in whatever state it is."""
+        rowid = self.rows[2] or self._new_rowid("operations")
+        row = OperationRow(record, rowid, command, run, None, False, ())  # noqa: FBT003 - it is not listed
+        self._set(self._operations, record.operation_id, row)
+        self._set(self._new_operations, record.operation_id, self.seq)
+        if record.write:
+            self._alike.add((run, record.args_digest))
+        self._waits = True
+        self.count_in_run(run, 1, 0, record.accepted_at)
+        self.move(None, record.state)
+        return row
+
+    def change_operation(self, before: OperationRow, after: OperationRow) -> None:
+        """Write how an operation is by now."""
+        operation_id = after.record.operation_id
+        self._set(self._operations, operation_id, after)
+        waiting = self._new_operations if operation_id in self._new_operations else self._changed_operations
+        self._set(waiting, operation_id, self.seq)
+        self._waits = True
+        self.move(before.record.state, after.record.state)
+
+    def move(self, before: State | None, after: State | None) -> None:
+        """Count one operation under `after`, and no longer under `before`."""
+        if before is after:
+            return
+        counts = cast("dict[State, int]", self.head.counts)
+        for state, by in ((before, -1), (after, 1)):
+            if state is not None:
+                self._set(counts, state, counts[state] + by)
+
+    def recent(self, operation_id: str) -> OperationRow | None:
+        """Return an operation that is remembered."""
+        return self._operations.get(operation_id)
+
+    def _new_rowid(self, table: str) -> int:
+        rowid = self._next.get(table)
+        if rowid is None:
+            found = super().look(f"last_of_{table}").fetchone()
+            rowid = 1 + (found[0] or 0)
+        self._set(self._next, table, rowid + 1)
+        return rowid
+
+    # ------------------------------------------------------------ catching up
 
     def catch_up(self) -> None:
         """Write everything that waits. Raises sqlite3.Error."""
         if not self._waits:
             return
-        self._waits = False
-        seq = self.seq
-        for name, writes in self._appended.items():
-            self._write(name, writes)
-            writes.clear()
-        for name, newest in self._newest.items():
-            self._write(name, newest.values())
-            newest.clear()
-        sums = [(seq, (*values, run)) for run, (seq, *values) in self._sums.items()]
-        self._write("count_in_run", sums)
-        self._sums.clear()
+        if self._in_unit and not self._saved:
+            self._save()
+        else:
+            self._write_all()
+
+    def write_head(self) -> None:
+        """Write everything that waits, and the head, as the end of a commit."""
+        self.catch_up()
+        self._look_around()
+        write_head(self.connection, self.head)
+        self._seen = self.connection.total_changes
+
+    @property
+    def _has_written(self) -> bool:
+        """Whether something of this unit waits to be written."""
+        return bool(self._undo) or any(map(int.__lt__, self._lengths, map(len, self._lists)))
+
+    def _write_all(self) -> None:
+        own = self.connection.total_changes == self._seen
+        seq, self._waits = self.seq, False
+        for name, writes in self._in_order():
+            if writes:
+                self.connection.executemany(STATEMENTS[name], self._parameters(writes))
+        self._settle()
         self.seq = seq
+        if not own:  # somebody else has written before
+            self._drop()
 
-    def _write(self, name: str, writes: Iterable[_Write]) -> None:
-        if writes:
-            self.connection.executemany(_SQL[name], self._parameters(writes))
+    def _in_order(self) -> Iterator[tuple[str, Iterable[_Write]]]:
+        yield "insert_run", self._new_runs
+        yield "insert_command", self._new_commands
+        yield "insert_operation", self._rows_of(self._new_operations, _inserted)
+        yield "update_operation", self._rows_of(self._changed_operations, _updated)
+        yield from self._appended.items()
+        yield "set_receipt", list(self._receipts.values())
+        yield "count_in_run", [(seq, (*total, run)) for run, (seq, total) in self._sums.items()]
 
-    def _parameters(self, writes: Iterable[_Write]) -> Iterator[tuple[object, ...]]:
+    def _rows_of(self, waiting: dict[str, int], values: Callable[[OperationRow], Row]) -> list[_Write]:
+        return [(seq, values(self._operations[name])) for name, seq in waiting.items()]
+
+    def _parameters(self, writes: Iterable[_Write]) -> Iterator[Row]:
         for self.seq, parameters in writes:
             yield parameters
+
+    def _settle(self) -> None:
+        """Nothing waits any more."""
+        for items in self._lists:
+            items.clear()
+        for run_id, run in self._runs.items() if self._sums else ():
+            if (waiting := self._sums.get(run.id)) is not None:
+                self._runs[run_id] = _summed(run, waiting[1])
+        for operation_id in (*self._new_operations, *self._changed_operations):
+            if self._operations[operation_id].record.ended_at is not None:
+                del self._operations[operation_id]
+        while len(self._operations) > RECENT_MAX:
+            del self._operations[next(iter(self._operations))]
+        for kept in (
+            self._commands,
+            self._missing,
+            self._receipts,
+            self._new_operations,
+            self._changed_operations,
+            self._sums,
+            self._alike,
+        ):
+            kept.clear()
+        if len(self._runs) > RUNS_MAX:
+            self._runs.clear()
+        self.waiting_bytes = 0
+        self._undo.clear()
+        self._lengths = (0,) * len(self._lists)
+        self._seen = self.connection.total_changes
+
+
+_ABSENT: Final = object()
+
+
+def _restore(kept: dict[Any, Any], key: object, value: object) -> None:
+    if value is _ABSENT:
+        kept.pop(key, None)
+    else:
+        kept[key] = value
+
+
+def _summed(run: RunRow, more: _Sum) -> RunRow:
+    return run._replace(
+        operations=run.operations + more.operations,
+        unsettled=run.unsettled + more.unsettled,
+        last_at=max(run.last_at, more.at),
+    )
+
+
+def _with_receipt(command: CommandRow, receipt: _Write) -> CommandRow:
+    seq, kind, _ = receipt[1]
+    record = replace(command.record, receipt_seq=seq, receipt_kind=kind)
+    return CommandRow(record, command.id, command.run)
+
+
+def _received(row: OperationRow, seq: int) -> OperationRow:
+    return OperationRow(row.record, row.id, row.command, row.run, seq, row.listed, row.known)
+
+
+def _as_text(value: object) -> str | None:
+    return None if value is None else _encode(value)
+
+
+# Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3
+# first looks for an adapter, at several microseconds each.
+
+
+def _updated(row: OperationRow) -> Row:
+    """What changes of an operation, and its rowid."""
+    record = row.record
+    return (
+        record.state.value,
+        record.effect.value,
+        None if record.effect_by is None else record.effect_by.value,
+        int(row.listed),
+        int(record.guards),
+        record.reason,
+        record.error_means,
+        _as_text(record.receipt),
+        record.attempt_count,
+        _as_text(record.metadata),
+        record.started_seq,
+        record.result_seq,
+        record.started_at,
+        record.ended_at,
+        record.deadline_at,
+        row.id,
+    )
+
+
+def _inserted(row: OperationRow) -> Row:
+    """All of an operation."""
+    record = row.record
+    return (
+        *_updated(row),
+        record.operation_id,
+        row.command,
+        row.run,
+        record.origin.value,
+        record.tool,
+        record.args_digest,
+        int(record.write),
+        record.identical,
+        int(record.repeat),
+        record.accepted_seq,
+        record.accepted_at,
+        record.expires_at,
+        record.parent_operation_id,
+    )

@@ -29,10 +29,10 @@ from store.histories import Histories, HistoriesCheck
 from store.inspection import broken_link
 from store.intents import IntentsCheck
 from store.lifecycle import ENDED, Effect, Judgement, Source, Standing, State, guards, is_erasable, is_listed
+from store.located import Row, operation_row
 from store.projection import standing_of
 from store.proofs import ProofsCheck
 from store.records import IDENTICAL_DEFAULT, Chain
-from store.tables import Row, operation_row
 from store.view import View
 
 

@@ -102,9 +102,12 @@ def stripped(data: EventData) -> EventData:
 
 
 def _whole(data: EventData) -> bytes | None:
-    """Return the bytes of the result that an event of this kind can name, if they are worth keeping."""
+    """Return the bytes of the result that an event of this kind can name, if they are worth keeping.
+
+    An empty one is not, and is never cut.
+    """
     result: JsonValue = getattr(data, "result", None)
-    if result is None or "payload_digest" not in MEMBERS[data.KIND]:
+    if not result or "payload_digest" not in MEMBERS[data.KIND]:
         return None
     whole = json.dumps(result, separators=(",", ":"), allow_nan=False).encode("ascii")
     return whole if len(whole) <= RESULT_BYTES_MAX else None

@@ -28,8 +28,9 @@ from typing import Final
 from store.events import Draft, OperationReconciled
 from store.head import Ledger
 from store.lifecycle import RANK, Effect, Source, State
+from store.located import OperationRow
 from store.records import OperationId, OperationRecord, RunId
-from store.tables import OperationRow, find_operation
+from store.tables import find_operation
 
 ACTOR: Final = "delegation"
 """Who says what the child runs prove about their parent, behind the source that the word is worth."""
@@ -117,7 +118,8 @@ def conclusion(ledger: Ledger, operation_id: OperationId) -> Draft | None:
 
 def parents(ledger: Ledger, run: int, run_id: RunId) -> Iterator[OperationId]:
     """Yield the operations that a run serves, if it has ended and none of its calls is open."""
-    if not _is_busy(ledger, run_id):
+    found = ledger.run(run_id)
+    if found is not None and found.ended and not _is_busy(ledger, run_id):
         yield from dict.fromkeys(row[0] for row in ledger.execute("parents_of_ended_run", (run,)).fetchall())
 
 

@@ -220,7 +220,9 @@ def _is_acknowledged(ledger: Ledger, row: OperationRow, acked: int) -> bool:
 
 def is_erased(ledger: Ledger, command: int) -> bool:
     """Whether the command's content was erased: then nothing that is content is kept of it any more."""
-    row = ledger.execute("erasure", (command,)).fetchone()
+    if ledger.ask("any_erasure") is None:
+        return False
+    row = ledger.ask("erasure", command)
     return row is not None and row[0] == 1
 
 

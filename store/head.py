@@ -1,8 +1,8 @@
 """How far the journal has come: its one row, held in memory while it is open.
 
-Part of `store`; imports its errors, records, lifecycle, pace and statements. The row is read at open, kept by
-the owner's thread, and written once by each commit that writes; so the counts and the chain cost no query,
-and every commit rewrites the page that says whose file this is.
+Part of `store`; imports its records, lifecycle, located rows, pace and statements. The row is read at open,
+kept by the owner's thread, and written once by each commit that writes; so the counts and the chain cost no
+query, and every commit rewrites the page that says whose file this is.
 """
 
 import hashlib
@@ -10,25 +10,26 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Final
 
 from store import chain
 from store.keys import DigestKey
 from store.lifecycle import State
+from store.located import CommandRow, OperationRow, Row, RunRow, command_row, operation_row
 from store.pace import Pace
-from store.records import Chain, Fence, JournalId, RunId, Timestamp
+from store.records import Chain, Digest, Fence, JournalId, Timestamp
 from store.statements import STATEMENTS
 
 FRAME_BYTES_BEFORE_WELCOME: Final = 65_536
 """What an event is cut to before the plane has ever said what it takes (docs/protocol.md, section 1)."""
 
-_NO_OPERATIONS: Final[Mapping[State, int]] = MappingProxyType(dict.fromkeys(State, 0))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Head:
-    """The journal as a whole, as of the newest event."""
+    """The journal as a whole, as of the newest event.
+
+    The owner's ledger moves `last_seq`, `chain` and the counts of its own in place, once for each event.
+    """
 
     file_id: str
     journal_id: JournalId
@@ -59,6 +60,10 @@ class Head:
             counts[after] += 1
         return replace(self, counts=counts)
 
+    def snapshot(self) -> "Head":
+        """Return the head as it is now, for whoever is to keep it."""
+        return replace(self, counts=dict(self.counts))
+
 
 def new_head(*, file_id: str, journal_id: JournalId, created_at: Timestamp) -> Head:
     """Return the head of a journal without events."""
@@ -73,7 +78,7 @@ def new_head(*, file_id: str, journal_id: JournalId, created_at: Timestamp) -> H
         plane_frame_bytes_max=FRAME_BYTES_BEFORE_WELCOME,
         fence=None,
         key_check=None,
-        counts=_NO_OPERATIONS,
+        counts=dict.fromkeys(State, 0),
     )
 
 
@@ -177,12 +182,6 @@ class Ledger:
     head: Head
     key: DigestKey | None = None
     """None only where nothing is recorded."""
-    rows: tuple[int | None, int | None, int | None] = (None, None, None)
-    """The rowids that the run, the command and the operation of the next event get; None: new ones.
-
-    Set where projections are made again: what was pruned has left holes between the old ones.
-    """
-
     rewritten: int = 0
     """How often something that was recorded was erased: what was read of it before does not hold any more."""
 
@@ -199,22 +198,37 @@ class Ledger:
     """How much is pruned or erased with one commit."""
 
     def execute(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
-        """Run the statement `name` of `store/sql/`."""
+        """Run the statement `name` of `store/sql/`, after whatever waits to be written."""
         return self.connection.execute(STATEMENTS[name], parameters)
 
-    def write(self, name: str, parameters: tuple[object, ...]) -> None:
-        """Run a statement that returns nothing."""
-        self.execute(name, parameters)
+    def look(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+        """Run a query that nothing which waits to be written can be the answer to."""
+        return self.connection.execute(STATEMENTS[name], parameters)
 
-    def insert(self, name: str, parameters: tuple[object, ...]) -> int:
-        """Run a statement that makes a row, whose rowid is the first parameter, or None; return the rowid."""
-        # not `fetchone`: what a statement returns has been written only when it has returned everything
-        return int(self.execute(name, parameters).fetchall()[0][0])
+    def ask(self, name: str, *parameters: object) -> Row | None:
+        """Return the first row that such a query has; it may be remembered until something else is written.
 
-    def touch_run(self, run_id: RunId, at: Timestamp) -> int:
-        """Note that something happened in a run, which is made with its first event; return its rowid."""
-        return self.insert("touch_run", (self.rows[0], run_id, at, at))
+        For tables of which nothing ever waits to be written.
+        """
+        row: Row | None = self.look(name, parameters).fetchone()
+        return row
 
-    def count_in_run(self, run: int, operations: int, unsettled: int, at: Timestamp) -> None:
-        """Count so many more operations in a run, and unsettled ones."""
-        self.execute("count_in_run", (operations, unsettled, at, run))
+    def command(self, command_id: str) -> CommandRow | None:
+        """Return a command; None where there is none."""
+        row = self.look("command", (command_id,)).fetchone()
+        return None if row is None else command_row(row)
+
+    def operation(self, operation_id: str) -> OperationRow | None:
+        """Return an operation; None where there is none."""
+        row = self.look("operation", (operation_id,)).fetchone()
+        return None if row is None else operation_row(row)
+
+    def run(self, run_id: str) -> RunRow | None:
+        """Return a run; None where no event names it."""
+        row = self.look("run", (run_id,)).fetchone()
+        return None if row is None else RunRow(*row)
+
+    def has_alike(self, run: int, args_digest: Digest) -> bool:
+        """Whether a run has, or had, a write with these arguments."""
+        found = self.look("has_alike", {"run": run, "args_digest": args_digest}).fetchone()
+        return bool(found[0])

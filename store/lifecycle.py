@@ -161,8 +161,11 @@ def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
     The source named is that of the weakest attempt that the conclusion rests on: of `occurred`, the strongest
     that says so; of `none`, the weakest.
     """
+    words = tuple(evidence)
+    if len(words) <= 1 and attempts <= 1:
+        return _judge_attempt(words)
     found: dict[int, list[Evidence]] = {}
-    for item in evidence:
+    for item in words:
         found.setdefault(item.attempt, []).append(item)
     if not found:
         return UNDECIDED

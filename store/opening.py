@@ -14,11 +14,12 @@ from typing import Final
 
 from store import files, generation
 from store.adoption import adopt, settle
+from store.batches import Batches
 from store.connection import JournalConnection, configure, connect
 from store.creation import create
 from store.errors import FolderUnusable, IdentityMissing, JournalDamaged
 from store.folder import Folder, entered, unlink_durably
-from store.head import Ledger, read_head
+from store.head import read_head
 from store.identity import Identity, read_identity
 from store.inspection import inspect
 from store.keys import DigestKey, find_key, make_key
@@ -104,7 +105,7 @@ async def open_connection(
         )  # the lock is ours alone now: another program's, and it is gone
         migrate(raw)
         settle(raw)
-        ledger = Ledger(raw, read_head(raw), opened.key)
+        ledger = Batches(raw, read_head(raw), opened.key)
         writer = Writer(ledger, opened.path, settings, clock=clock, boundary=boundary)
         # what an earlier life left in the -wal goes into the file, and the -wal begins anew under other salts
         writer.checkpoint()

@@ -13,6 +13,7 @@ What was recorded before there were pieces is one row, and goes as one.
 from collections.abc import Iterator
 from typing import Final
 
+from store.batches import Batches
 from store.head import Ledger
 from store.pace import Budget
 
@@ -20,12 +21,12 @@ PIECE_BYTES: Final = 65_536
 """Sixteen pages: a commit removes some of them."""
 
 
-def keep(ledger: Ledger, seq: int, digest: object, redact: str | None, payload: bytes) -> None:
+def keep(ledger: Batches, seq: int, digest: object, redact: str | None, payload: bytes) -> None:
     """Record the payload of event `seq`."""
     first, *others = _cut(payload)
-    ledger.execute("insert_payload", (seq, digest, redact, first, seq if others else None))
+    ledger.write("insert_payload", (seq, digest, redact, first, seq if others else None))
     for n, piece in enumerate(others, start=1):
-        ledger.execute("insert_piece", (seq, n, piece))
+        ledger.write("insert_piece", (seq, n, piece))
 
 
 def _cut(payload: bytes) -> Iterator[bytes]:

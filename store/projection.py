@@ -243,8 +243,13 @@ def _(data: OperationAnnotated, fact: Fact) -> dict[str, Any]:
     return {"metadata": data.metadata}
 
 
-def judged(operation: OperationRecord, changes: dict[str, Any], known: Iterable[Evidence]) -> OperationRecord:
-    """Return the operation with `changes`, its effect judged by all the evidence that is known now."""
+def judged(
+    operation: OperationRecord, changes: dict[str, Any], known: Iterable[Evidence]
+) -> tuple[OperationRecord, bool]:
+    """Return the operation with `changes`, its effect judged by all the evidence that is known now.
+
+    And whether it is listed as unsettled.
+    """
     # one copy at the end: an operation has thirty members, and this runs twice for each call
     standing = Standing(
         write=operation.write,
@@ -260,16 +265,11 @@ def judged(operation: OperationRecord, changes: dict[str, Any], known: Iterable[
     values["best_effort"] = standing.judgement.best_effort
     values["settled"] = is_settled(standing)
     values["guards"] = guards(standing)
-    return OperationRecord(**values)
+    return OperationRecord(**values), is_listed(standing)
 
 
 _MEMBERS: Final = tuple(item.name for item in fields(OperationRecord))
 _members: Final = attrgetter(*_MEMBERS)
-
-
-def listed(operation: OperationRecord) -> bool:
-    """Whether a judged operation is listed as unsettled."""
-    return is_listed(standing_of(operation))
 
 
 def erasable(operation: OperationRecord) -> bool:

@@ -11,14 +11,13 @@ Identities come from the events' content, rowids from their rows; the journal's 
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
-from typing import Any, Final, ParamSpec, cast
+from typing import Any, Final, ParamSpec
 
 from store import pieces, schema
 from store.batches import Batches
 from store.errors import ScratchFailed
 from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused, EventData
-from store.head import Head, new_head
-from store.lifecycle import State
+from store.head import new_head
 from store.projection import Fact
 from store.records import OperationId, Origin
 from store.tables import (
@@ -42,38 +41,6 @@ _CACHE_KIB: Final = 65_536
 """What the temporary database keeps in memory."""
 _CACHED_STATEMENTS: Final = 64
 _INDEXES: Final = "SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
-
-_RECENT_MAX: Final = 1_024
-"""Operations that are not read again for their next event."""
-
-
-class _Counting(Head):
-    """A head that counts in place, which a million events need not copy."""
-
-    @classmethod
-    def of(cls, head: Head) -> "_Counting":
-        """Return the head, with counts of its own."""
-        return cls(
-            file_id=head.file_id,
-            journal_id=head.journal_id,
-            created_at=head.created_at,
-            base=head.base,
-            last_seq=head.last_seq,
-            chain=head.chain,
-            acked_seq=head.acked_seq,
-            plane_frame_bytes_max=head.plane_frame_bytes_max,
-            fence=head.fence,
-            key_check=head.key_check,
-            counts=dict(head.counts),
-        )
-
-    def moved(self, before: State | None, after: State | None) -> "_Counting":
-        counts = cast("dict[State, int]", self.counts)
-        if before is not None:
-            counts[before] -= 1
-        if after is not None:
-            counts[after] += 1
-        return self
 
 
 class Unprojectable(Exception):
@@ -102,10 +69,8 @@ class Rebuilt:
         except sqlite3.OperationalError as error:
             raise ScratchFailed(str(error)) from error
         fresh = new_head(file_id=head.file_id, journal_id=head.journal_id, created_at=head.created_at)
-        self.ledger: Final = Batches(self._connection, _Counting.of(fresh))
+        self.ledger: Final = Batches(self._connection, fresh)
         self._has_histories: Final = view.base > 0
-        self._recent: Final[dict[OperationId, OperationRow]] = {}
-        """Operations as of their newest event."""
         self.after = 0
         """The newest event that is projected."""
         self._seed(view)
@@ -120,7 +85,7 @@ class Rebuilt:
 
     def recent(self, operation_id: OperationId) -> OperationRow | None:
         """Return an operation that is remembered, as of its newest event: what would be read of it."""
-        return self._recent.get(operation_id)
+        return self.ledger.recent(operation_id)
 
     def close(self) -> None:
         """Forget everything."""
@@ -184,37 +149,22 @@ class Rebuilt:
         # only a later history of the file takes a command again
         earlier = find_command(self.ledger, fact.command_id) if self._has_histories else None
         if earlier is not None:
-            self._forget(fact)
             project_again(self.ledger, fact, data, earlier)
-            return
-        made = project_new_command(self.ledger, fact, data)
-        if made.operation is not None:
-            self._remember(made.operation)
+        else:
+            project_new_command(self.ledger, fact, data)
 
     def _project_receipt(
         self, fact: Fact, data: CommandCompleted | CommandFailed, payload: bytes | None
     ) -> None:
         assert fact.command_id is not None
-        self._forget(fact)
         earlier = find_command(self.ledger, fact.command_id)
         assert earlier is not None, "its command was never accepted"
         project_command(self.ledger, fact, data, earlier, payload)
 
     def _project_operation(self, fact: Fact, operation_id: OperationId, *, terminal: bool) -> None:
-        row = self._recent.pop(operation_id, None) or find_operation(self.ledger, operation_id)
+        row = find_operation(self.ledger, operation_id)
         assert row is not None, "its operation was never accepted"
-        made = project_operation(self.ledger, fact, row, terminal=terminal)
-        if not terminal:  # what follows a receipt is rare
-            self._remember(made.row)
-
-    def _remember(self, row: OperationRow) -> None:
-        if len(self._recent) == _RECENT_MAX:
-            self._recent.pop(next(iter(self._recent)))
-        self._recent[row.record.operation_id] = row
-
-    def _forget(self, fact: Fact) -> None:
-        if fact.operation_id is not None:
-            self._recent.pop(fact.operation_id, None)
+        project_operation(self.ledger, fact, row, terminal=terminal)
 
 
 _OF_COMMANDS: Final = (CommandAccepted, CommandRefused, CommandCompleted, CommandFailed)

@@ -6,12 +6,15 @@ here knows SQL, a clock or the network. Times are RFC 3339 text in UTC with micr
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Generic, Literal, NewType, Protocol, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Final, Generic, Literal, NewType, Protocol, TypeAlias, TypeVar, Union
 
 from store.lifecycle import Effect, Source, State
+
+if TYPE_CHECKING:
+    from store.events import EventData
 
 JournalId = NewType("JournalId", str)
 """One history of one journal file: 32 lower-case hex digits."""
@@ -54,7 +57,7 @@ class Origin(StrEnum):
 
 def timestamp(moment: datetime) -> Timestamp:
     """Return `moment` (which must be aware) in the journal's text form."""
-    return Timestamp(moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"))
+    return Timestamp(moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z")
 
 
 def moment(text: Timestamp) -> datetime:
@@ -83,6 +86,8 @@ class StoredEvent:
     requeue_of: int | None = None
     """The dead letter that it only reports again, where its commit announces it; what is read back later does
     not say."""
+    data: "EventData | None" = field(default=None, compare=False, repr=False)
+    """What it says, where its commit announces it: a listener need not parse its body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ Part of `store`; imports its own modules. Nothing is written here: `store.transa
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from store import chain
 from store.cuts import cut
@@ -16,7 +16,7 @@ from store.head import Ledger
 from store.keys import DigestKey
 from store.projection import Fact
 from store.records import Chain, CommandId, Digest, OperationId, Origin, RunId, StoredEvent, Timestamp
-from store.wire import MEMBERS, render
+from store.wire import MEMBERS, render, with_members
 
 SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
 """What `chain`, the last member, adds to an event's bytes."""
@@ -101,6 +101,7 @@ class Seal:
             digest=digest,
             chain=link,
             body=chain.seal(body, link),
+            data=data,
         )
         return Sealed(Fact.of(event, data, address.origin, head.base), event, payload, draft.redact)
 
@@ -121,8 +122,3 @@ def key_of(ledger: Ledger) -> DigestKey:
     """Return the key of what is withheld."""
     assert ledger.key is not None, "whoever records has opened the folder with its key"
     return ledger.key
-
-
-def with_members(data: EventData, **values: Any) -> EventData:  # noqa: ANN401 - of whichever kind of event it is
-    """Return the data with these members, which its kind must have."""
-    return replace(data, **values)

@@ -6,9 +6,10 @@ Part of `store`; imports its own modules. Runs in the owner's thread, within the
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from store import projection
+from store.batches import Batches
 from store.events import (
     CommandAccepted,
     CommandCompleted,
@@ -21,52 +22,21 @@ from store.events import (
 )
 from store.head import Ledger
 from store.lifecycle import ENDED, Effect, Evidence, Source, State, contradictions
+from store.located import CommandRow as CommandRow  # noqa: PLC0414 - with what is done with them
+from store.located import Known
+from store.located import OperationRow as OperationRow  # noqa: PLC0414 - likewise
+from store.located import Row as Row  # noqa: PLC0414 - likewise
 from store.projection import Fact
 from store.records import (
     CommandRecord,
     JsonObject,
     OperationId,
     OperationRecord,
-    Origin,
     RunId,
-    Timestamp,
 )
 
 RUN_END: Final = "run.end"
 RUN_ERASE: Final = "run.erase"
-
-# Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3
-# first looks for an adapter, at several microseconds each.
-
-Row = tuple[Any, ...]
-"""A row as SQLite returns it; each column's type is the schema's (its tables are STRICT)."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandRow:
-    """A command with the rowids that join it to other tables."""
-
-    record: CommandRecord
-    id: int
-    run: int
-
-
-@dataclass(frozen=True, slots=True)
-class OperationRow:
-    """An operation with the rowids that join it to other tables, and its command's receipt."""
-
-    record: OperationRecord
-    id: int
-    command: int
-    run: int
-    receipt_seq: int | None
-    listed: bool
-    known: "Known | None" = None
-    """What was said of it; None: whoever wants to know asks."""
-
-
-Known = tuple[tuple[int, Evidence], ...]
-"""Evidence to judge by, in order, with the seq of the event that it is from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +54,7 @@ class Projected:
 
     place: Place
     row: OperationRow
-    """But for its receipt, as it is now."""
+    """As it is now."""
     contradicted: tuple[int, ...] = ()
 
     @property
@@ -101,127 +71,51 @@ class Taken:
     operation: OperationRow | None = None
 
 
-def command_row(row: Row) -> CommandRow:
-    """Return the command of a row of `command_rows`."""
-    (
-        rowid, command_id, run_id, kind, origin, content_digest, operation_id, accepted_seq, accepted_at,
-        receipt_seq, receipt_kind, expires_at, run,
-    ) = row  # fmt: skip
-    record = CommandRecord(
-        command_id=command_id,
-        run_id=run_id,
-        kind=kind,
-        origin=Origin(origin),
-        content_digest=content_digest,
-        operation_id=operation_id,
-        accepted_seq=accepted_seq,
-        accepted_at=accepted_at,
-        receipt_seq=receipt_seq,
-        receipt_kind=receipt_kind,
-        expires_at=expires_at,
-    )
-    return CommandRow(record, rowid, run)
-
-
-def operation_row(row: Row) -> OperationRow:
-    """Return the operation of a row of `operation_rows`."""
-    (
-        rowid, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest,
-        write, identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt,
-        attempt_count, metadata, accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at,
-        deadline_at, expires_at, parent,
-    ) = row  # fmt: skip
-    record = OperationRecord(
-        operation_id=operation_id,
-        command_id=command_id,
-        run_id=run_id,
-        origin=Origin(origin),
-        tool=tool,
-        args_digest=args_digest,
-        write=bool(write),
-        identical=identical,
-        repeat=bool(repeat),
-        state=State(state),
-        effect=Effect(effect),
-        effect_by=None if effect_by is None else Source(effect_by),
-        best_effort=effect_by == Source.SUPERVISOR,
-        settled=ended_at is not None and not listed,
-        guards=bool(guards),
-        reason=reason,
-        error_means=error_means,
-        receipt=None if receipt is None else json.loads(receipt),
-        attempt_count=attempt_count,
-        metadata=None if metadata is None else json.loads(metadata),
-        accepted_seq=accepted_seq,
-        started_seq=started_seq,
-        result_seq=result_seq,
-        accepted_at=accepted_at,
-        started_at=started_at,
-        ended_at=ended_at,
-        deadline_at=deadline_at,
-        expires_at=expires_at,
-        parent_operation_id=parent,
-    )
-    return OperationRow(record, rowid, command, run, receipt_seq, bool(listed))
-
-
 def find_command(ledger: Ledger, command_id: str) -> CommandRow | None:
     """Return the command, or None."""
-    row = ledger.execute("command", (command_id,)).fetchone()
-    return None if row is None else command_row(row)
+    return ledger.command(command_id)
 
 
 def find_operation(ledger: Ledger, operation_id: str) -> OperationRow | None:
     """Return the operation, or None."""
-    row = ledger.execute("operation", (operation_id,)).fetchone()
-    return None if row is None else operation_row(row)
+    return ledger.operation(operation_id)
 
 
-_encode: Final = json.JSONEncoder(
-    separators=(",", ":"), allow_nan=False
-).encode  # `dumps` makes one each time
-
-
-def _as_text(value: object) -> str | None:
-    return None if value is None else _encode(value)
-
-
-def project_run(ledger: Ledger, fact: Fact) -> Place:
+def project_run(ledger: Batches, fact: Fact) -> Place:
     """Record an event that belongs to a run, or to nothing."""
     return Place() if fact.run_id is None else Place(run=ledger.touch_run(fact.run_id, fact.at))
 
 
-def project_new_command(ledger: Ledger, fact: Fact, data: CommandAccepted | CommandRefused) -> Taken:
+def project_new_command(ledger: Batches, fact: Fact, data: CommandAccepted | CommandRefused) -> Taken:
     """Record a command at its acceptance, or at its final refusal; for a call, its operation."""
     assert fact.command_id is not None
     run = None if fact.run_id is None else ledger.touch_run(fact.run_id, fact.at)
     accepted = isinstance(data, CommandAccepted)
-    row = (
-        ledger.rows[1],
-        fact.command_id,
-        run,
-        data.kind if isinstance(data, CommandAccepted) else "",  # a refusal does not say of what
-        fact.origin.value,
-        data.content_digest,
-        fact.operation_id,
-        fact.seq if accepted else None,
-        fact.at,
-        None if accepted else fact.seq,
-        None if accepted else data.KIND,
-        data.expires_at if isinstance(data, CommandAccepted) else None,
+    record = CommandRecord(
+        command_id=fact.command_id,
+        run_id=fact.run_id,
+        kind=data.kind if isinstance(data, CommandAccepted) else "",  # a refusal does not say of what
+        origin=fact.origin,
+        content_digest=data.content_digest,
+        operation_id=fact.operation_id,
+        accepted_seq=fact.seq if accepted else None,
+        accepted_at=fact.at,
+        receipt_seq=None if accepted else fact.seq,
+        receipt_kind=None if accepted else data.KIND,
+        expires_at=data.expires_at if isinstance(data, CommandAccepted) else None,
     )
-    command = ledger.insert("insert_command", row)
+    command = ledger.add_command(record, run).id
     if not isinstance(data, CommandAccepted) or data.tool is None:
         return Taken(Place(run=run, command=command, operation=_rowid(ledger, fact.operation_id)))
     assert run is not None, "a call belongs to a run"
     for resumed in data.resumes or ():
         ledger.write("link_runs", (resumed, fact.run_id))
-    made = _insert_operation(ledger, projection.new_operation(fact, data), command, run)
+    made = ledger.add_operation(projection.new_operation(fact, data), command, run)
     return Taken(Place(run=run, command=command, operation=made.id), made)
 
 
 def project_again(
-    ledger: Ledger, fact: Fact, data: CommandAccepted | CommandRefused, command: CommandRow
+    ledger: Batches, fact: Fact, data: CommandAccepted | CommandRefused, command: CommandRow
 ) -> Place:
     """Record a command that an earlier history of this file took, or refused, as one of the present history.
 
@@ -244,14 +138,14 @@ def project_again(
     return Place(run=run, command=command.id, operation=None if row is None else row.id)
 
 
-def _accept_operation_again(ledger: Ledger, fact: Fact, row: OperationRow, receipt_seq: int | None) -> None:
+def _accept_operation_again(ledger: Batches, fact: Fact, row: OperationRow, receipt_seq: int | None) -> None:
     if row.record.settled:
         ledger.write("accept_operation_again", (fact.seq, fact.at, receipt_seq, row.id))
         return
     ledger.write("reopen_operation", (fact.seq, fact.at, row.id))
     ledger.write("forget_absence", (row.id,))
     ledger.count_in_run(row.run, 0, -int(row.listed), fact.at)
-    ledger.head = ledger.head.moved(row.record.state, State.ACCEPTED)
+    ledger.move(row.record.state, State.ACCEPTED)
 
 
 def _rowid(ledger: Ledger, operation_id: OperationId | None) -> int | None:
@@ -259,37 +153,8 @@ def _rowid(ledger: Ledger, operation_id: OperationId | None) -> int | None:
     return None if row is None else row.id
 
 
-def _insert_operation(ledger: Ledger, record: OperationRecord, command: int, run: int) -> OperationRow:
-    row = (
-        ledger.rows[2],
-        record.operation_id,
-        command,
-        run,
-        record.origin.value,
-        record.tool,
-        record.args_digest,
-        int(record.write),
-        record.identical,
-        int(record.repeat),
-        record.state.value,
-        record.effect.value,
-        None,
-        0,
-        int(record.guards),
-        0,
-        record.accepted_seq,
-        record.accepted_at,
-        record.expires_at,
-        record.parent_operation_id,
-    )
-    operation = ledger.insert("insert_operation", row)
-    ledger.count_in_run(run, 1, 0, record.accepted_at)
-    ledger.head = ledger.head.moved(None, record.state)
-    return OperationRow(record, operation, command, run, receipt_seq=None, listed=False, known=())
-
-
 def project_command(
-    ledger: Ledger,
+    ledger: Batches,
     fact: Fact,
     data: CommandCompleted | CommandFailed,
     command: CommandRow,
@@ -298,7 +163,7 @@ def project_command(
     """Record the receipt of a command that is not a call. `payload` is the command's `data`."""
     assert command.record.run_id is not None, "only a refused command has no run"
     run = ledger.touch_run(command.record.run_id, fact.at)
-    ledger.write("set_receipt", (fact.seq, data.KIND, command.id))
+    ledger.set_receipt(command.id, command.record.command_id, fact.seq, data.KIND)
     if isinstance(data, CommandCompleted) and command.record.kind == RUN_END:
         end_run(ledger, command.record.run_id, _outcome(payload))
     return Place(run=run, command=command.id, operation=_rowid(ledger, command.record.operation_id))
@@ -310,12 +175,12 @@ def _outcome(payload: bytes | None) -> str | None:
     return outcome if isinstance(outcome, str) else None
 
 
-def end_run(ledger: Ledger, run_id: RunId, outcome: str | None) -> None:
+def end_run(ledger: Batches, run_id: RunId, outcome: str | None) -> None:
     """Let the run take no more calls."""
     ledger.write("end_run", (outcome, run_id))
 
 
-def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal: bool) -> Projected:
+def project_operation(ledger: Batches, fact: Fact, row: OperationRow, *, terminal: bool) -> Projected:
     """Record an event of an operation: its state, its attempts, its evidence, and what they prove.
 
     Raises `IllegalMove` before anything is written.
@@ -330,19 +195,20 @@ def project_operation(ledger: Ledger, fact: Fact, row: OperationRow, *, terminal
     for word in words:
         values = (row.id, fact.seq, word.attempt, fact.at, word.effect.value, word.source.value, actor)
         ledger.write("insert_evidence", values)
+    receipt_seq = fact.seq if terminal else row.receipt_seq
+    record, listed, known = row.record, row.listed, row.known
     if changes or words:
         known = _known(ledger, row, fact, words)
-        after = projection.judged(row.record, changes, (item for _, item in known))
-        now = _update_operation(ledger, row, after, fact.at, known)
-        _set_due(ledger, after, fact.seq if terminal else row.receipt_seq)
-        found = Projected(place, now, _contradicted(fact, words, known))
-    else:
-        ledger.count_in_run(row.run, 0, 0, fact.at)
-        _set_due(ledger, row.record, row.receipt_seq)  # the event may be the first to withhold something
-        found = Projected(place, row)
+        record, listed = projection.judged(record, changes, [item for _, item in known])
+    now = OperationRow(record, row.id, row.command, row.run, receipt_seq, listed, known)
     if terminal:
-        ledger.write("set_receipt", (fact.seq, fact.data.KIND, row.command))
-    return found
+        ledger.set_receipt(row.command, record.command_id, fact.seq, fact.data.KIND)
+    if changes or words:
+        ledger.change_operation(row, now)
+    ledger.count_in_run(row.run, 0, int(now.listed) - int(row.listed), fact.at)
+    _set_due(ledger, record, receipt_seq)  # the event may be the first to withhold something
+    contradicted = _contradicted(fact, words, known) if words and known else ()
+    return Projected(place, now, contradicted)
 
 
 def _known(ledger: Ledger, row: OperationRow, fact: Fact, words: Sequence[Evidence]) -> Known:
@@ -370,11 +236,11 @@ def restates(row: OperationRow) -> bool:
     return row.receipt_seq is None and row.record.state in ENDED
 
 
-def _restate(ledger: Ledger, fact: Fact, row: OperationRow, place: Place) -> Place:
+def _restate(ledger: Batches, fact: Fact, row: OperationRow, place: Place) -> Place:
     """Record a receipt that was recorded before: nothing is learned from it."""
     if fact.data.KIND in _WITH_RESULT:
         ledger.write("restate_operation", (fact.seq, row.id))
-    ledger.write("set_receipt", (fact.seq, fact.data.KIND, row.command))
+    ledger.set_receipt(row.command, row.record.command_id, fact.seq, fact.data.KIND)
     ledger.count_in_run(row.run, 0, 0, fact.at)
     _set_due(ledger, row.record, fact.seq)
     return place
@@ -394,7 +260,7 @@ def _attempts_seen(ledger: Ledger, fact: Fact, row: OperationRow) -> int:
     return row.record.attempt_count if found is None else int(found[0])
 
 
-def _write_attempts(ledger: Ledger, fact: Fact, row: OperationRow) -> None:
+def _write_attempts(ledger: Batches, fact: Fact, row: OperationRow) -> None:
     data = fact.data
     if isinstance(data, OperationStarted):
         attempt = (
@@ -414,35 +280,7 @@ def _write_attempts(ledger: Ledger, fact: Fact, row: OperationRow) -> None:
         ledger.write("end_attempt", values)
 
 
-def _update_operation(
-    ledger: Ledger, row: OperationRow, after: OperationRecord, at: Timestamp, known: Known
-) -> OperationRow:
-    listed = projection.listed(after)
-    values = (
-        after.state.value,
-        after.effect.value,
-        None if after.effect_by is None else after.effect_by.value,
-        int(listed),
-        int(after.guards),
-        after.reason,
-        after.error_means,
-        _as_text(after.receipt),
-        after.attempt_count,
-        _as_text(after.metadata),
-        after.started_seq,
-        after.result_seq,
-        after.started_at,
-        after.ended_at,
-        after.deadline_at,
-        row.id,
-    )
-    ledger.write("update_operation", values)
-    ledger.count_in_run(row.run, 0, int(listed) - int(row.listed), at)
-    ledger.head = ledger.head.moved(row.record.state, after.state)
-    return OperationRow(after, row.id, row.command, row.run, row.receipt_seq, listed, known)
-
-
-def _set_due(ledger: Ledger, after: OperationRecord, receipt_seq: int | None) -> None:
+def _set_due(ledger: Batches, after: OperationRecord, receipt_seq: int | None) -> None:
     """Let the call's secrets be erased once its receipt is acknowledged, or not yet, or not any more."""
     if ledger.head.key_check is None:
         return  # no call in here has any

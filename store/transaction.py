@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from store import consequences, erasure, pieces
+from store.batches import Batches
 from store.cuts import stripped
 from store.erasure import BEGIN, RunErasure
 from store.errors import ImpossibleEvent
@@ -21,8 +22,9 @@ from store.events import (
     CommandRefused,
     Draft,
     EventData,
+    OperationStarted,
 )
-from store.head import Ledger, row_digest
+from store.head import row_digest
 from store.lifecycle import IllegalMove, advance
 from store.marks import SUPERSEDED, TOLD
 from store.naming import on_wire
@@ -39,7 +41,7 @@ from store.records import (
     TriageRecord,
     timestamp,
 )
-from store.sealing import Address, Seal, Sealed, key_of, with_members
+from store.sealing import Address, Seal, Sealed, key_of
 from store.tables import (
     RUN_ERASE,
     CommandRow,
@@ -56,17 +58,17 @@ from store.tables import (
     restates,
 )
 from store.view import DELIVERIES_MAX, View
-from store.wire import MEMBERS, from_json
+from store.wire import MEMBERS, from_json, with_members
 
 
 class Transaction(View):
     """One unit of a group commit. A unit that raises leaves nothing behind."""
 
-    __slots__ = ("_frame_bytes_max", "_may_settle", "_touched", "appended")
+    __slots__ = ("_batches", "_frame_bytes_max", "_may_settle", "_touched", "appended", "at")
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Batches,
         now: datetime,
         *,
         has_room: Callable[[], bool],
@@ -74,9 +76,13 @@ class Transaction(View):
         frame_bytes_max: int,
     ) -> None:
         super().__init__(ledger, now, has_room=has_room)
+        self.at: Final = timestamp(now)
+        """The same time as it is recorded."""
         self._may_settle: Final = may_settle
         self._frame_bytes_max: Final = frame_bytes_max
         self._touched = False
+        self._batches: Final = ledger
+        ledger.begin()
         self.appended: Final[list[StoredEvent]] = []
         """What this unit has recorded so far, in order."""
 
@@ -119,7 +125,7 @@ class Transaction(View):
         """Make an event a dead letter: kept, and left out of the stream. Parking it again changes nothing."""
         if self.chain_at(seq) is None or seq == 0:
             raise ImpossibleEvent(kind="dead letter", problem=f"there is no event {seq}")
-        at = timestamp(self.now)
+        at = self.at
         digest = row_digest(seq, code, message, at, None)
         self._write().execute("insert_dead_letter", (seq, code, message, at, digest))
 
@@ -159,10 +165,11 @@ class Transaction(View):
         command = find_command(self.ledger, command_id)
         if command is None:
             return
-        at = timestamp(self.now)
+        at = self.at
         ledger = self._write()
-        ledger.execute("insert_delivery", (command.id, at, answer, row_digest(command.id, at, answer)))
-        ledger.execute("trim_deliveries", (command.id, DELIVERIES_MAX))
+        ledger.write("insert_delivery", (command.id, at, answer, row_digest(command.id, at, answer)))
+        if not ledger.is_new(command):
+            ledger.execute("trim_deliveries", (command.id, DELIVERIES_MAX))
 
     def set_triage(self, triage: TriageRecord) -> None:
         """Record how the triage of a run stands: before a model is asked, and when that came to nothing."""
@@ -179,7 +186,7 @@ class Transaction(View):
         row = find_operation(self.ledger, operation_id)
         if row is None:
             raise ImpossibleEvent(kind="observation", problem=f"there is no operation {operation_id}")
-        at = timestamp(self.now)
+        at = self.at
         digest = row_digest(row.id, attempt, side, at, text)
         self._write().execute("insert_observation", (row.id, attempt, side, at, text, digest))
 
@@ -191,7 +198,7 @@ class Transaction(View):
     def replace_fence(self, reason: str, detail: str) -> None:
         """Stop the daemon from acting, durably, for this reason, whatever fence stands."""
         ledger = self._write()
-        fence = Fence(reason=reason, detail=detail, at=timestamp(self.now))
+        fence = Fence(reason=reason, detail=detail, at=self.at)
         ledger.head = replace(ledger.head, fence=fence)
 
     def lift_fence(self) -> None:
@@ -203,7 +210,7 @@ class Transaction(View):
 
     def set_mark(self, name: str, detail: str) -> None:
         """Remember something beside the fence. A mark that stands already stays as it is."""
-        at = timestamp(self.now)
+        at = self.at
         self._write().execute("set_mark", (name, detail, at, row_digest(name, detail, at)))
 
     def clear_mark(self, name: str) -> None:
@@ -322,11 +329,15 @@ class Transaction(View):
         else:
             if data.KIND in MOVING:
                 advance(row.record.state, data.KIND)
+            if isinstance(data, OperationStarted) and data.attempt <= row.record.attempt_count:
+                raise ImpossibleEvent(data.KIND, f"attempt {data.attempt} has begun already")
             data = consequences.with_children(self.ledger, data, row)
         data = on_wire(data, self.base)
         record = row.record
         address = Address(record.run_id, record.command_id, record.operation_id, record.origin)
-        redacting = replace(draft, redact=draft.redact or self._redacted_before(record.accepted_seq))
+        redacting = draft
+        if not draft.redact and self.has_keyed_digests:
+            redacting = replace(draft, redact=self._redacted_before(record.accepted_seq))
         if erasure.is_erased(self.ledger, row.command):
             # identity and effect are all that is kept of what comes later
             data, redacting = stripped(data), replace(redacting, payload=None)
@@ -355,16 +366,14 @@ class Transaction(View):
         row = self.ledger.execute("command_data", (accepted_seq,)).fetchone()
         return () if row is None or row[0] is None else tuple(json.loads(row[0]))
 
-    def writing(self) -> Ledger:
+    def writing(self) -> Batches:
         """Return the ledger to write to, for `store`'s own modules: all of it is undone with the unit."""
         return self._write()
 
-    def _write(self, draft: Draft | None = None) -> Ledger:
-        """Begin to write: from here on, a unit that raises is undone."""
-        ledger = self.ledger
-        if not self._touched:
-            ledger.connection.execute("SAVEPOINT unit")
-            self._touched = True
+    def _write(self, draft: Draft | None = None) -> Batches:
+        """Begin to write."""
+        ledger = self._batches
+        self._touched = True
         if draft is not None and draft.redact and ledger.head.key_check is None:
             ledger.head = replace(ledger.head, key_check=key_of(ledger).check)
         return ledger
@@ -372,7 +381,7 @@ class Transaction(View):
     def _seal(self, draft: Draft, data: EventData, address: Address, *, terminal: bool) -> Sealed:
         sealing = Seal(
             ledger=self.ledger,
-            at=timestamp(self.now),
+            at=self.at,
             frame_bytes_max=self._frame_bytes_max,
             has_room=self._has_room,
         )
@@ -381,7 +390,7 @@ class Transaction(View):
     def _insert(self, sealed: Sealed, place: Place) -> StoredEvent:
         """Write the event itself, after what follows from it: only then are all its rows known."""
         event, ledger = sealed.event, self._write()
-        ledger.execute(
+        ledger.write(
             "insert_event",
             (
                 event.seq,
@@ -401,7 +410,9 @@ class Transaction(View):
             # a result is recorded without what the contract withholds, and stays
             redact = _as_text(sealed.redact) if isinstance(sealed.fact.data, CommandAccepted) else None
             pieces.keep(ledger, event.seq, digest, redact, sealed.payload)
-        ledger.head = replace(ledger.head, last_seq=event.seq, chain=event.chain)
+            ledger.waiting_bytes += len(sealed.payload)
+        ledger.waiting_bytes += len(event.body or b"")
+        ledger.head.last_seq, ledger.head.chain = event.seq, event.chain
         self.appended.append(event)
         return event
 
@@ -414,15 +425,12 @@ class Transaction(View):
 
         Returns whether it wrote. For the journal's owner.
         """
-        if self._touched:
-            self.ledger.connection.execute("RELEASE unit")
+        self._batches.keep()
         return self._touched
 
     def undo(self) -> None:
-        """Take back what the unit wrote. For the journal's owner, who restores the head."""
-        if self._touched:
-            self.ledger.connection.execute("ROLLBACK TO unit")
-            self.ledger.connection.execute("RELEASE unit")
+        """Take back what the unit wrote. For the journal's owner."""
+        self._batches.undo()
 
 
 def _check_restated(data: EventData, row: OperationRow) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from store.head import Ledger
+from store.located import operation_row
 from store.records import Digest, OperationRecord, RunId, Twin
 from store.rows import pruned_twin_row
-from store.tables import operation_row
 
 TWINS_MAX: Final = 64
 
@@ -19,6 +19,8 @@ def twins(ledger: Ledger, runs: Sequence[RunId], args_digests: Sequence[Digest])
 
     Those that guard come first, and those that were pruned last; each part is newest first.
     """
+    if not any(_has_alike(ledger, run_id, args_digests) for run_id in runs):
+        return ()
     guarding = _alike(ledger, "twins_guarding", runs, args_digests)
     others = _alike(ledger, "twins_alike", runs, args_digests)
     pruned = [
@@ -29,6 +31,12 @@ def twins(ledger: Ledger, runs: Sequence[RunId], args_digests: Sequence[Digest])
     ]
     found: list[Twin] = [*guarding, *others, *pruned]
     return tuple(sorted(found, key=lambda twin: not twin.guards)[:TWINS_MAX])
+
+
+def _has_alike(ledger: Ledger, run_id: RunId, args_digests: Sequence[Digest]) -> bool:
+    """Whether there is anything to find in a run: there hardly ever is."""
+    run = ledger.run(run_id)
+    return run is not None and any(ledger.has_alike(run.id, args_digest) for args_digest in args_digests)
 
 
 def _alike(

@@ -16,6 +16,7 @@ from store.delegation import Delegation, delegation
 from store.erasure import is_erased
 from store.head import Ledger
 from store.lifecycle import State
+from store.located import Row, command_row, operation_row
 from store.plans import plan
 from store.records import (
     AttemptRecord,
@@ -44,7 +45,7 @@ from store.records import (
     Twin,
 )
 from store.rows import attempt_row, event_row, evidence_row, run_row, tombstone_row
-from store.tables import Row, command_row, find_command, find_operation, operation_row
+from store.tables import find_command, find_operation
 from store.twins import twins
 
 T = TypeVar("T")
@@ -164,7 +165,7 @@ class View:
 
     def tombstone(self, command_id: CommandId) -> Tombstone | None:
         """Return what is left of a command that was pruned; None where it was not, or that is over too."""
-        row = self.ledger.execute("tombstone", (command_id,)).fetchone()
+        row = self.ledger.ask("tombstone", command_id)
         return None if row is None else tombstone_row(row)
 
     def command_payload(self, command_id: CommandId) -> bytes | None:
@@ -282,7 +283,7 @@ class View:
 
     def counts(self) -> Mapping[State, int]:
         """Return how many operations are in each state. Costs nothing."""
-        return self.ledger.head.counts
+        return dict(self.ledger.head.counts)
 
     def unsettled(self) -> tuple[int, Timestamp | None]:
         """Return how many operations are listed as unsettled, and when the oldest of them ended."""
@@ -293,8 +294,8 @@ class View:
 
     def run(self, run_id: RunId) -> RunRecord | None:
         """Return the run; None where no event names it."""
-        row = self.ledger.execute("run", (run_id,)).fetchone()
-        return None if row is None else run_row(row)
+        row = self.ledger.run(run_id)
+        return None if row is None else row.record
 
     def runs(self, before: int | None, limit: int) -> Page[RunRecord]:
         """Return a page of runs, the one that began last first."""
@@ -304,6 +305,9 @@ class View:
 
     def resumed(self, run_id: RunId) -> tuple[RunId, ...]:
         """Return the runs that this one resumes, directly or through others, at most `RESUMED_MAX`."""
+        run = self.ledger.run(run_id)
+        if run is None or not run.resumes:
+            return ()
         return tuple(
             row[0] for row in self.ledger.execute("resumed", (run_id, RESUMED_MAX)) if row[0] != run_id
         )

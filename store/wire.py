@@ -4,9 +4,11 @@ Part of `store`, pure: imports `store.events`, its lifecycle and records.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from json.encoder import encode_basestring_ascii
+from operator import attrgetter
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from store.events import BY_KIND, EVENT_TYPES, EventData
 from store.lifecycle import Effect
@@ -22,6 +24,11 @@ _PLANS: Final[Mapping[str, tuple[tuple[str, bool], ...]]] = {
     for event in EVENT_TYPES
 }
 """The fields of each kind in order, and whether they may be left out."""
+
+_VALUES: Final[Mapping[str, Callable[[EventData], tuple[object, ...]]]] = {
+    event.KIND: attrgetter(*(item.name for item in fields(event))) for event in EVENT_TYPES
+}
+"""Returns all fields of an event of this kind, in order."""
 
 MEMBERS: Final[Mapping[str, frozenset[str]]] = {
     kind: frozenset(name for name, _ in plan) for kind, plan in _PLANS.items()
@@ -55,11 +62,25 @@ _ABSENT: Final[Mapping[str, Mapping[str, object]]] = {event.KIND: _absent(event)
 
 def as_json(data: EventData) -> dict[str, Any]:
     """Return the wire form of `data`: its fields in order, without the optional ones that are None."""
+    kind = data.KIND
     return {
         name: value
-        for name, is_optional in _PLANS[data.KIND]
-        if (value := getattr(data, name)) is not None or not is_optional
+        for (name, is_optional), value in zip(_PLANS[kind], _VALUES[kind](data), strict=True)
+        if value is not None or not is_optional
     }
+
+
+E = TypeVar("E", bound=EventData)
+
+
+def with_members(data: E, **members: Any) -> E:  # noqa: ANN401 - of whichever kind of event it is
+    """Return the event with these members, which its kind must have."""
+    kind = data.KIND  # `dataclasses.replace` takes twice as long
+    values: dict[str, Any] = {
+        name: value for (name, _), value in zip(_PLANS[kind], _VALUES[kind](data), strict=True)
+    }
+    values.update(members)
+    return type(data)(**values)
 
 
 def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
@@ -98,18 +119,19 @@ def render(  # noqa: PLR0913 - the envelope has these members, and all are alway
 
     The text is ASCII: the same bytes on every wire and in every tool.
     """
-    frame = {
-        "type": "event",
-        "journal_id": journal_id,
-        "seq": seq,
-        "kind": data.KIND,
-        "at": at,
-        "run_id": run_id,
-        "command_id": command_id,
-        "operation_id": operation_id,
-        "origin": origin,
-        "terminal": terminal,
-        "best_effort": best_effort,
-        "data": as_json(data),
-    }
-    return json.dumps(frame, separators=(",", ":"), allow_nan=False).encode("ascii")
+    # what is no text of others needs no encoder; put together like this it takes half the time
+    return (
+        f'{{"type":"event","journal_id":"{journal_id}","seq":{seq},"kind":"{data.KIND}","at":"{at}",'
+        f'"run_id":{_quoted(run_id)},"command_id":{_quoted(command_id)},'
+        f'"operation_id":{_quoted(operation_id)},"origin":"{origin.value}",'
+        f'"terminal":{_WORDS[terminal]},"best_effort":{_WORDS[best_effort]},"data":{_encode(as_json(data))}}}'
+    ).encode("ascii")
+
+
+_WORDS: Final = ("false", "true")
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+"""`json.dumps` would make an encoder each time."""
+
+
+def _quoted(text: str | None) -> str:
+    return "null" if text is None else encode_basestring_ascii(text)

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from store import files
+from store.batches import Batches
 from store.connection import PAGE_BYTES
 from store.erasure import Debt, debt, erase
 from store.errors import JournalFailed
 from store.folder import unlink_durably, write_durably
-from store.head import Head, Ledger, write_head
+from store.head import Head
 from store.records import StoredEvent
 from store.settings import JournalSettings
 from store.transaction import Transaction
@@ -122,7 +123,7 @@ class Writer:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Batches,
         path: Path,
         settings: JournalSettings,
         *,
@@ -137,6 +138,8 @@ class Writer:
         self._boundary: Final = boundary
         self._inodes: Final = (_inode(self._path), _inode(self._wal))
         self._looked_at = -ROOM_CACHED_S
+        self._pages, self._pages_as_of = (0, 0), -1
+        """Pages, free ones, and how many rows had been changed when they were counted."""
         self._committed_bytes = self._page_bytes()
         self.sizes = Sizes(0, 0, 0)
         self._unclean: Final = files.unclean_mark(path)
@@ -159,9 +162,10 @@ class Writer:
             self.ledger.connection.execute("BEGIN IMMEDIATE")
             during = "a statement"
             done = self._run_units(units)
+            self.ledger.catch_up()
             erased = erase(self.ledger)
             if done.wrote or erased.anything:
-                write_head(self.ledger.connection, self.ledger.head)
+                self.ledger.write_head()
                 self._boundary("journal.before_commit")
             if not self.ledger.connection.in_transaction:
                 raise JournalFailed(
@@ -184,7 +188,7 @@ class Writer:
             events=done.events,
             wrote=done.wrote or erased.anything,
             at=done.at,
-            head=self.ledger.head,
+            head=self.ledger.head.snapshot(),
             debt=owing,
         )
 
@@ -194,7 +198,6 @@ class Writer:
         wrote, now = False, self._clock()
         for unit in units:
             now = self._clock()
-            head = self.ledger.head
             transaction = Transaction(
                 self.ledger,
                 now,
@@ -208,7 +211,6 @@ class Writer:
                 if is_fatal(error):
                     raise
                 transaction.undo()
-                self.ledger.head = head
                 outcomes.append(Raised(error))
             else:
                 wrote |= transaction.keep()
@@ -365,15 +367,24 @@ class Writer:
         """What was taken of the disk since the last look."""
         pages, sizes = self._page_bytes(), self.sizes
         taken = max(0, pages - sizes.bytes) + max(0, self._wal_bytes - sizes.wal_bytes)
-        return taken + max(0, pages - self._committed_bytes)
+        return taken + max(0, pages - self._committed_bytes) + 2 * self.ledger.waiting_bytes
 
     def _page_bytes(self) -> int:
         """How long the file is to be, by all that was written so far, the open transaction included."""
-        return int(self.ledger.connection.execute("PRAGMA page_count").fetchone()[0]) * PAGE_BYTES
+        return self._count_pages()[0] * PAGE_BYTES
 
     def _free_bytes(self) -> int:
         """How much of the file holds nothing."""
-        return int(self.ledger.connection.execute("PRAGMA freelist_count").fetchone()[0]) * PAGE_BYTES
+        return self._count_pages()[1] * PAGE_BYTES
+
+    def _count_pages(self) -> tuple[int, int]:
+        """Count pages, and those of them that hold nothing, where they may have changed."""
+        connection = self.ledger.connection
+        if self._pages_as_of != connection.total_changes:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+            self._pages, self._pages_as_of = (pages, free), connection.total_changes
+        return self._pages
 
     def _check_files(self) -> None:
         """Look that neither the journal nor its `-wal` was replaced.

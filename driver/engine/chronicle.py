@@ -4,7 +4,7 @@ Part of `driver.engine`; imports `store`. A listener of the journal, so that no 
 line. A line has ids, names and codes, and never what a call was about, nor what it came to.
 """
 
-import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -30,9 +30,6 @@ from store.events import (
 from store.records import JsonObject, StoredEvent
 
 log = structlog.get_logger(__name__)
-
-BODY_BYTES_MAX: Final = 16_384
-"""A larger event, which holds an answer, is told without its details: this runs in the event loop."""
 
 Told = Mapping[str, tuple[str, tuple[str, ...]]]
 
@@ -60,6 +57,8 @@ What is not here changes no state, or is told with more where it comes from: pro
 
 def tell(events: Sequence[StoredEvent]) -> None:
     """Log newly committed changes of state. A listener of the journal."""
+    if log.get_effective_level() > logging.INFO:
+        return
     for event in events:
         if event.requeue_of is not None:
             continue
@@ -88,7 +87,5 @@ def _line(event: StoredEvent, name: str, members: JsonObject) -> None:
 
 
 def _members(event: StoredEvent, members: tuple[str, ...]) -> JsonObject:
-    if event.body is None or len(event.body) > BODY_BYTES_MAX or not members:
-        return {}
-    data: JsonObject = json.loads(event.body.decode())["data"]
-    return {key: data[key] for key in members if data.get(key) is not None}
+    data = event.data
+    return {key: value for key in members if (value := getattr(data, key, None)) is not None}

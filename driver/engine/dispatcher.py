@@ -146,10 +146,13 @@ class Dispatcher:
             self.slots.hold()
             running = self._enter(found.assignment)
             running.deadline_at, running.phase = found.deadline_at, Phase.WRITING
+            running.scope = anyio.CancelScope()
             self._spawn(self._finish_readopted, running, found.started_at)
 
     def pump(self) -> None:
         """Give free slots to what waits longest. To be called when queue, slots or posture change."""
+        if not self._queue:
+            return
         self._changed.set()
         self._queue.rouse(self._clock())
         while self._queue.crowded and self._posture.may_dispatch and self.slots.take(1):
@@ -202,7 +205,7 @@ class Dispatcher:
         """
         for running in self._running.values():
             if running.deadline_at is None or running.holding:
-                running.scope.cancel()
+                running.withdraw()
         with anyio.move_on_after(self._limits.drain_s):
             await self.slots.all_given_back()
             return
@@ -300,8 +303,7 @@ class Dispatcher:
         provider = self._provider(assignment.tool)
         if provider is None:
             return NotSent(reason="unknown_tool", message=no_provider(ToolName.parse(assignment.tool)))
-        with running.scope:
-            running.scope.deadline = self._loop_time(assignment.expires_at)
+        with anyio.CancelScope(deadline=self._loop_time(assignment.expires_at)) as running.scope:
             call = self._tool_call(running, timeout_s=assignment.contract.execution_s)
             refusal = await provider.prepare(call)
             if refusal is None and assignment.needs_approval and isinstance(provider, Describing):
@@ -339,9 +341,8 @@ class Dispatcher:
         assert provider is not None, "an intent is committed only for a tool of a configured provider"
         assert running.deadline_at is not None, "an intent has a deadline"
         timeout_s = max((running.deadline_at - self._clock()).total_seconds(), 0.0)
-        running.scope = anyio.CancelScope()
         try:
-            with running.scope:
+            with anyio.CancelScope() as running.scope:
                 self._boundary("dispatch.before_call")
                 return await provider.dispatch(self._tool_call(running, timeout_s=timeout_s), running.reach)
         except Exception as exc:

@@ -49,6 +49,9 @@ class Queue:
         self._resting: dict[OperationId, Waiting] = {}
         self._asking: dict[OperationId, Waiting] = {}
 
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._resting) + len(self._asking)
+
     @property
     def depth(self) -> int:
         """How many operations are here that no person holds up."""

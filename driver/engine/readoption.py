@@ -36,6 +36,7 @@ async def hear(provider: Readopting, running: Running) -> Report | Lost:
         if isinstance(found, Lost):
             return found
         if not isinstance(found, Finished):
+            assert running.scope is not None, "it is heard out until it is cancelled"
             with running.scope:
                 found = await found.finish()
         if not isinstance(found, Finished):

@@ -4,7 +4,7 @@ Part of `driver.engine`; imports `driver.core` and its own siblings.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
@@ -35,7 +35,8 @@ class Running:
     """Whether its preparation was cut short: then there must be no intent."""
     definition: Digest | None = None
     """Of the tool as it was served when the attempt was prepared, where that is what a person approves."""
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope | None = None
+    """What its preparation, or its call, runs in."""
     cancelled_at: float = math.inf
     """By the event loop's clock."""
     heard: Report | None = None
@@ -70,7 +71,12 @@ class Running:
         if not self.cancelled:
             self.cancelled_at = anyio.current_time()
         self.cancelled = True
-        self.scope.cancel()
+        self.withdraw()
+
+    def withdraw(self) -> None:
+        """End what it waits for."""
+        if self.scope is not None:
+            self.scope.cancel()
 
     def hears(self, attempt: int) -> bool:
         """Whether an answer to this attempt is still waited for, though it was cancelled."""

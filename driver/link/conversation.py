@@ -206,13 +206,12 @@ class Conversation:
     async def _write(self) -> None:
         with suppress(ConnectionClosed):
             while True:
-                items = await self._outbox.take()
+                frames, close = await self._outbox.take()
                 with anyio.move_on_after(self._dead_after_s * SEND_SHARE) as deadline:
-                    for item in items:
-                        if isinstance(item, CloseLink):
-                            await self._socket.close(item.code, item.reason)
-                        else:
-                            await self._socket.send(item, text=True)
+                    if frames:
+                        await self._socket.send_together(frames)
+                    if close is not None:
+                        await self._socket.close(close.code, close.reason)
                 if deadline.cancelled_caught:
                     self._give_up("the plane does not read: a frame could not be sent in time")
                 self._boundary("link.sent")
@@ -305,7 +304,7 @@ class Conversation:
             self._why = f"the plane rejected the connection: {note.code}: {note.message}"
 
     def _put(self, item: bytes | str | CloseLink) -> None:
-        if not self._outbox.put(item):
+        if not self._outbox.put(item.encode() if isinstance(item, str) else item):
             self._give_up("the plane does not read: too much waits to be sent")
 
     def _send_on_errand(self, errand: Errand) -> None:

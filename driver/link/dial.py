@@ -14,11 +14,12 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidProxy, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
 from driver.core.frames import SUBPROTOCOL
+from driver.link.connection import Connection
 from driver.link.errors import PlaneRefused, PlaneUnreachable, TlsUnusable
 from driver.link.settings import LinkSettings
 from driver.link.token import Token
@@ -40,7 +41,7 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-async def dial(settings: LinkSettings, token: Token, user_agent: str) -> ClientConnection:
+async def dial(settings: LinkSettings, token: Token, user_agent: str) -> Connection:
     """Return an open socket. Raises `LinkError`; takes at most `dead_after_s` for the handshake.
 
     Certificates are read at every call, so that rotated ones are picked up. Cancelled, it leaves no socket
@@ -49,7 +50,7 @@ async def dial(settings: LinkSettings, token: Token, user_agent: str) -> ClientC
     url = shown_url(settings.url)
     context = await _tls(settings) if settings.url.lower().startswith("wss:") else None
     try:
-        return await _Dialer(
+        socket = await _Dialer(
             settings.url,
             ssl=context,
             subprotocols=[Subprotocol(SUBPROTOCOL)],
@@ -63,11 +64,14 @@ async def dial(settings: LinkSettings, token: Token, user_agent: str) -> ClientC
             close_timeout=settings.dead_after_s * CLOSE_SHARE,
             max_size=settings.frame_bytes_max,
             logger=_SILENT,
+            create_connection=Connection,
         )
+        assert isinstance(socket, Connection), "it was made as one"
     except InvalidStatus as error:
         raise PlaneRefused(url, error.response.status_code) from None
     except (OSError, EOFError, ImportError, InvalidHandshake, InvalidProxy, InvalidURI) as error:
         raise PlaneUnreachable(url, _said(error)) from None
+    return socket
 
 
 class _Dialer(connect):

@@ -18,8 +18,10 @@ ROOMY_BYTES: Final = 1_048_576
 """Below this, answers to redelivered commands are added: they can wait, so they never fill the queue."""
 BATCH_MAX: Final = 64
 """Frames written under one deadline."""
+BATCH_BYTES: Final = 1_048_576
+"""The same in bytes: so much is written at once, or one longer frame."""
 
-Item: TypeAlias = bytes | str | CloseLink
+Item: TypeAlias = bytes | CloseLink
 
 
 class Outbox:
@@ -44,16 +46,26 @@ class Outbox:
             self._roomy = anyio.Event()
         return True
 
-    async def take(self) -> list[Item]:
-        """Return the frames that wait, a bounded number of them, once there is at least one."""
+    async def take(self) -> tuple[list[bytes], CloseLink | None]:
+        """Return the frames that wait, a bounded number of them, once there is at least one.
+
+        And the close that follows them, if there is one.
+        """
         while not self._items:
             self._filled = anyio.Event()
             await self._filled.wait()
-        items = [self._items.popleft() for _ in range(min(len(self._items), BATCH_MAX))]
-        self._bytes -= sum(map(_size, items))
+        frames, size, close = list[bytes](), 0, None
+        while self._items and len(frames) < BATCH_MAX and size < BATCH_BYTES and close is None:
+            item = self._items.popleft()
+            if isinstance(item, CloseLink):
+                close = item
+            else:
+                frames.append(item)
+                size += len(item)
+        self._bytes -= size
         if self._bytes < ROOMY_BYTES:
             self._roomy.set()
-        return items
+        return frames, close
 
     async def roomy(self) -> None:
         """Return once little waits, or the outbox was given up."""

@@ -3,6 +3,7 @@
 Part of `driver.link`; imports nothing but the standard library.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -31,10 +32,10 @@ class Socket(Protocol):
         """Return the next message. Raises where the socket is closed."""
         ...
 
-    async def send(self, message: str | bytes, *, text: bool | None = None) -> None:
-        """Hand over a message; returning says nothing about its arrival. Raises where the socket is closed.
+    async def send_together(self, frames: Sequence[bytes]) -> None:
+        """Hand over texts, in order; returning says nothing about their arrival.
 
-        `text`: whether it goes as text, where the type of the message does not say so.
+        Raises where the socket is closed.
         """
         ...
 

@@ -1,10 +1,9 @@
 """Counts what the journal records, from the moment that this process life began.
 
 Part of `driver.metrics`; imports `store` only. Told of each commit in the event loop, so it must cost next to
-nothing: of a call only its acceptance is parsed, for the name of its provider.
+nothing.
 """
 
-import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -22,7 +21,7 @@ from store.events import (
     OperationUnknown,
     SupervisorVerdict,
 )
-from store.records import JsonObject, OperationId, StoredEvent
+from store.records import OperationId, StoredEvent
 
 ENDS: Final = frozenset(
     event.KIND for event in (OperationSucceeded, OperationFailed, OperationNotExecuted, OperationUnknown)
@@ -94,8 +93,7 @@ class Tallies:
     def _accepted(self, event: StoredEvent) -> None:
         if event.operation_id is None or len(self._providers) >= OPEN_MAX:
             return
-        data = _data(event)
-        provider = str(data.get("tool", "")).partition("/")[0]
+        provider = _text(event, "tool").partition("/")[0]
         if provider in self._configured:
             self._providers[event.operation_id] = provider
 
@@ -103,12 +101,5 @@ class Tallies:
         return ELSEWHERE if event.operation_id is None else self._providers.get(event.operation_id, ELSEWHERE)
 
 
-def _data(event: StoredEvent) -> JsonObject:
-    if event.body is None:
-        return {}
-    found: JsonObject = json.loads(event.body)["data"]
-    return found
-
-
 def _text(event: StoredEvent, name: str) -> str:
-    return str(_data(event).get(name, ""))
+    return str(getattr(event.data, name, None) or "")

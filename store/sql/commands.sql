@@ -10,7 +10,10 @@ FROM command_rows WHERE command_id = ?;
 INSERT INTO commands (
   id, command_id, run, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq,
   receipt_kind, expires_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: last_of_commands
+SELECT max(id) FROM commands;
 
 -- name: accept_command_again
 UPDATE commands SET accepted_seq = ?, accepted_at = ?, receipt_seq = ?, receipt_kind = ? WHERE id = ?;

@@ -123,6 +123,9 @@ UPDATE events SET body = NULL WHERE seq = ?;
 -- name: insert_remains
 INSERT INTO remains (seq, body, digest) VALUES (?, ?, ?);
 
+-- name: any_erasure
+SELECT 1 FROM erasures WHERE command > 0 LIMIT 1;
+
 -- name: erasure
 SELECT done FROM erasures WHERE command = ?;
 

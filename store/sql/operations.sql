@@ -12,11 +12,20 @@ SELECT
   parent_operation_id
 FROM operation_rows WHERE operation_id = ?;
 
+-- name: last_of_operations
+SELECT max(id) FROM operations;
+
+-- name: has_alike
+SELECT
+  EXISTS (SELECT 1 FROM operations WHERE run = :run AND args_digest = :args_digest AND write = 1)
+  OR EXISTS (SELECT 1 FROM tombstones WHERE run = :run AND args_digest = :args_digest);
+
 -- name: insert_operation
 INSERT INTO operations (
-  id, operation_id, command, run, origin, tool, args_digest, write, identical, repeat, state, effect, effect_by,
-  listed, guards, attempt_count, accepted_seq, accepted_at, expires_at, parent_operation_id
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id;
+  state, effect, effect_by, listed, guards, reason, error_means, receipt, attempt_count, metadata, started_seq,
+  result_seq, started_at, ended_at, deadline_at, id, operation_id, command, run, origin, tool, args_digest, write,
+  identical, repeat, accepted_seq, accepted_at, expires_at, parent_operation_id
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: update_operation
 UPDATE operations SET

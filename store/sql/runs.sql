@@ -1,15 +1,19 @@
 -- Runs, and which runs they resume.
 
--- name: touch_run
-INSERT INTO runs (id, run_id, first_at, last_at) VALUES (?, ?, ?, ?)
-ON CONFLICT (run_id) DO UPDATE SET last_at = max(last_at, excluded.last_at)
-RETURNING id;
+-- name: insert_run
+INSERT INTO runs (id, run_id, first_at, last_at) VALUES (?, ?, ?, ?);
+
+-- name: last_of_runs
+SELECT max(id) FROM runs;
 
 -- name: count_in_run
 UPDATE runs SET operations = operations + ?, unsettled = unsettled + ?, last_at = max(last_at, ?) WHERE id = ?;
 
 -- name: run
-SELECT id, run_id, ended, outcome, operations, unsettled, first_at, last_at FROM runs WHERE run_id = ?;
+SELECT
+  id, run_id, ended, outcome, operations, unsettled, first_at, last_at,
+  EXISTS (SELECT 1 FROM run_links WHERE run = runs.id)
+FROM runs WHERE run_id = ?;
 
 -- name: runs_before
 SELECT id, run_id, ended, outcome, operations, unsettled, first_at, last_at FROM runs

@@ -32,11 +32,11 @@ from typing import Any, Final, cast
 import anyio
 from anyio import to_thread
 
+from store.batches import Batches
 from store.connection import prepare_new
 from store.errors import StoreError
 from store.files import FIRST
 from store.folder import write_durably
-from store.head import Ledger
 from store.identity import Identity, write_identity
 from store.journal import Journal, open_journal
 from store.keys import KEY
@@ -351,7 +351,7 @@ def verdict_from_memory() -> None:
     """Tell of a commit that failed what was meant to be in it, and go on."""
     original = Writer.__init__
 
-    def init(self: Writer, ledger: Ledger, *rest: Any, **named: Any) -> None:  # noqa: ANN401
+    def init(self: Writer, ledger: Batches, *rest: Any, **named: Any) -> None:  # noqa: ANN401
         ledger.connection = cast("sqlite3.Connection", _Deaf(ledger.connection))
         original(self, ledger, *rest, **named)
 

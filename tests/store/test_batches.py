@@ -43,7 +43,7 @@ async def test_it_makes_no_difference_how_many_events_are_written_at_a_time(
 ) -> None:
     """Nor whether an operation is remembered until its next event; interleaved, retried and contradicted."""
     monkeypatch.setattr("store.comparison.EVENTS", events)
-    monkeypatch.setattr("store.rebuild._RECENT_MAX", recent)
+    monkeypatch.setattr("store.batches.RECENT_MAX", recent)
     numbers = range(1, 5)
     async with opened() as journal:
         await journal.transact(recording(*(accepted(n, run=f"run-{n % 2}") for n in numbers)))
@@ -86,7 +86,7 @@ def test_an_event_that_cannot_be_written_is_named(journal_file: Path) -> None:
             seq for (seq,) in connection.execute("SELECT seq FROM events WHERE kind = 'operation.started'")
         ]
         wrong = starts[2]
-        body = "CAST(replace(body, '\"attempt\":', '\"attempt\":-') AS BLOB)"
+        body = 'CAST(replace(body, \'"key_carrier":"meta"\', \'"key_carrier":null\') AS BLOB)'
         connection.execute(f"UPDATE events SET body = {body} WHERE seq = ?", (wrong,))
     with looking(journal_file) as connection:
         head = read_head(connection)
@@ -106,5 +106,6 @@ def test_whoever_reads_finds_everything_written(journal_file: Path) -> None:
         later = Timestamp(AT.replace("00Z", "01Z"))
         ledger.count_in_run(run, 2, 1, later)
         ledger.count_in_run(run, 1, -1, AT)
-        assert ledger.execute("run", (RunId("run-x"),)).fetchone() == (7, "run-x", 0, None, 3, 0, AT, later)
+        row = ledger.execute("run", (RunId("run-x"),)).fetchone()
+        assert row == (7, "run-x", 0, None, 3, 0, AT, later, 0)
         assert ledger.touch_run(RunId("run-x"), AT) == run == 7

@@ -71,6 +71,16 @@ def test_what_is_kept_is_the_whole_result_under_its_digest(event: EventData, lim
         assert getattr(shorter, "result") is None  # noqa: B009
 
 
+def test_an_empty_result_is_neither_cut_nor_kept() -> None:
+    """It would be no shorter."""
+    digest = Digest("d" * 99)
+    event = OperationSucceeded(result=[], receipt="i", attempts=1, duration_ms=1, payload_digest=digest)
+    shorter, kept = cut_to(event, 0)
+    assert kept is None
+    assert isinstance(shorter, OperationSucceeded)
+    assert shorter.result == []
+
+
 def test_a_receipt_and_what_people_read_go_last() -> None:
     """They stand nowhere else; each goes only where what went before was not enough."""
     event = OperationSucceeded(result="r" * 200, receipt="i" * 200, attempts=1, duration_ms=1)

@@ -34,8 +34,8 @@ from driver.log import LogFormat, Output, configure
 from driver.providers.mcp.jsonrpc import RequestId
 from driver.providers.mcp.provider import McpProvider
 from driver.providers.mcp.stdio import StdioWire
+from store.batches import Batches
 from store.events import Draft, DriverUnfenced, OperationNotExecuted, OperationStarted, OperationSucceeded
-from store.head import Ledger
 from store.records import JournalId, JsonObject, OperationId, Origin
 from store.transaction import Transaction
 from store.writer import Writer
@@ -127,7 +127,7 @@ def told_before_commit() -> None:
     """Tell everybody what was recorded before it is durable: one commit too early."""
     original = Writer.__init__
 
-    def init(self: Writer, ledger: Ledger, *rest: Any, **named: Any) -> None:  # noqa: ANN401
+    def init(self: Writer, ledger: Batches, *rest: Any, **named: Any) -> None:  # noqa: ANN401
         ledger.connection = cast("sqlite3.Connection", _Postponing(ledger.connection))
         original(self, ledger, *rest, **named)
 

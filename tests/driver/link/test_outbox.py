@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from driver.core.signals import CloseLink
-from driver.link.outbox import BATCH_MAX, BYTES_MAX, FRAMES_MAX, ROOMY_BYTES, Item, Outbox
+from driver.link.outbox import BATCH_BYTES, BATCH_MAX, BYTES_MAX, FRAMES_MAX, ROOMY_BYTES, Outbox
 
 pytestmark = pytest.mark.anyio
 
@@ -12,18 +12,29 @@ pytestmark = pytest.mark.anyio
 async def test_frames_come_out_in_order_and_in_bounded_batches() -> None:
     """First in, first out, the close among them; never more at once than one deadline is meant for."""
     outbox = Outbox()
-    frames: list[Item] = [*map(str, range(BATCH_MAX + 1)), CloseLink(1000, "")]
+    frames = [str(n).encode() for n in range(BATCH_MAX + 1)]
+    close = CloseLink(1000, "")
     assert all(outbox.put(frame) for frame in frames)
-    assert await outbox.take() == frames[:BATCH_MAX]
-    assert await outbox.take() == frames[BATCH_MAX:]
+    assert outbox.put(close)
+    assert await outbox.take() == (frames[:BATCH_MAX], None)
+    assert await outbox.take() == (frames[BATCH_MAX:], close)
+
+
+async def test_what_is_written_at_once_is_bounded_in_bytes_too() -> None:
+    """But for one frame that is longer than the bound by itself."""
+    outbox = Outbox()
+    frames = [b"x" * (BATCH_BYTES // 2), b"y" * BATCH_BYTES, b"z"]
+    assert all(outbox.put(frame) for frame in frames)
+    assert await outbox.take() == (frames[:2], None)
+    assert await outbox.take() == (frames[2:], None)
 
 
 async def test_the_queue_is_bounded_in_frames_and_in_bytes() -> None:
     """Beyond either bound nothing is added, and the caller is told."""
     outbox = Outbox()
     for _ in range(FRAMES_MAX):
-        assert outbox.put("x")
-    assert not outbox.put("x")
+        assert outbox.put(b"x")
+    assert not outbox.put(b"x")
     outbox = Outbox()
     assert outbox.put(b"x" * BYTES_MAX)
     assert not outbox.put(b"x")
@@ -36,10 +47,10 @@ async def test_taking_waits_for_a_frame() -> None:
 
         async def later() -> None:
             await anyio.lowlevel.checkpoint()
-            outbox.put("x")
+            outbox.put(b"x")
 
         tasks.start_soon(later)
-        assert await outbox.take() == ["x"]
+        assert await outbox.take() == ([b"x"], None)
 
 
 async def test_answers_wait_for_room_or_for_the_end() -> None:

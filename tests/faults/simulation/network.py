@@ -6,6 +6,7 @@ silent for too long is closed by whoever waits. A cut loses what is under way, i
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from contextvars import Context
 from random import Random
 from typing import Protocol
@@ -125,14 +126,13 @@ class Wire:
             await self._reader
         return self._inbox.popleft().decode()
 
-    async def send(self, message: str | bytes, *, text: bool | None = None) -> None:
-        del text
+    async def send_together(self, frames: Sequence[bytes]) -> None:
         if not self.is_open:
             raise self._closed()
-        frame = message.encode() if isinstance(message, str) else message
-        self._up = self._arrival(self._up)
         loop = asyncio.get_running_loop()
-        loop.call_at(self._up, self._arrive_up, frame, context=self._network.context)
+        for frame in frames:
+            self._up = self._arrival(self._up)
+            loop.call_at(self._up, self._arrive_up, frame, context=self._network.context)
         await asyncio.sleep(0)
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
