@@ -171,7 +171,7 @@ async def verdicts(stage: Stage) -> None:
         ),
         _truth_about(stage, vain),
     )
-    body = {"effect": "none", "note": "and I"}
+    body = {"effect": _effect_of(stage, vain), "note": "and I"}
     await stage.spoken(stage.made.post(f"/v1/operations/{key_of(vain)}/reconcile", body))
     await stage.plane.answered()
     # what provably did not happen may be done, once
@@ -264,10 +264,13 @@ async def delegation(stage: Stage) -> None:
 
 def _truth_about(stage: Stage, command: Json) -> Json:
     """Return the word of somebody who has looked: what became of a call that nobody hears of any more."""
-    key = key_of(command)
-    effect = "occurred" if stage.shop.effects[key] else "none"
-    word = {"operation_id": key, "effect": effect, "actor": "ann", "note": "I looked"}
-    return order(f"truth-{command['command_id']}", "operation.reconcile", **word)
+    word = {"effect": _effect_of(stage, command), "actor": "ann", "note": "I looked"}
+    command_id = f"truth-{command['command_id']}"
+    return order(command_id, "operation.reconcile", operation_id=key_of(command), **word)
+
+
+def _effect_of(stage: Stage, command: Json) -> str:
+    return "occurred" if stage.shop.effects[key_of(command)] else "none"
 
 
 # ------------------------------------------------------------ what leaves the journal

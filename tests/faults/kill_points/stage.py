@@ -97,7 +97,9 @@ class Stage:
             start.append(points())
             await act(here)
 
-        await self._lead(await self._watched(Striker(None), supervisor), noting)
+        life = await self._watched(Striker(None), supervisor)
+        await self._lead(life, noting)
+        assert life.code == 0, f"a life to which nothing was done ended {life.code}: {life.text[-3000:]}"
         found = points()
         notes.unlink()
         return found, start[0]

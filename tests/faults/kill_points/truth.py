@@ -56,7 +56,7 @@ def audit(plane: ScriptedPlane, effects: Counter[str]) -> Iterator[Broken]:
     accepted = (event for event in events if event["kind"] == "command.accepted")
     reads = {event["operation_id"] for event in accepted if event["data"].get("write") is False}
     yield from _lies(plane, {key: name for key, name in keys.items() if key not in reads}, effects)
-    yield from _words(events, effects)
+    yield from _words(events, _with_those_of_children(plane, effects))
 
 
 def violations(plane: ScriptedPlane) -> list[str]:
@@ -100,6 +100,19 @@ def _was_retried(plane: ScriptedPlane, key: str, receipt: Json) -> bool:
     return receipt["kind"] == "operation.not_executed" and any(
         data["operation_id"] == key for data in retried
     )
+
+
+def _with_those_of_children(plane: ScriptedPlane, effects: Counter[str]) -> Counter[str]:
+    """Return what happened, where a call that others were made for did what those did, and nothing itself."""
+    found = Counter(effects)
+    made_for: dict[str, list[str]] = {}
+    for order in plane.orders.values():
+        parent = order.command["data"].get("parent_operation_id")
+        if parent is not None:
+            made_for.setdefault(parent, []).append(key_of(order.command))
+    for parent, children in made_for.items():
+        found[parent] = int(any(effects[child] for child in children))
+    return found
 
 
 def _words(events: Iterable[Json], effects: Counter[str]) -> Iterator[Broken]:
