@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from driver.cli.controls import Control
 from driver.core.contracts import Contract, Probe
-from driver.core.probes import Unclear, count, question, scope
+from driver.core.probes import Unclear, count, look_id, question, scope
 from driver.core.redaction import MARKER
 from driver.core.reports import Redactor
 from driver.engine.probing import put
@@ -111,7 +111,7 @@ async def _count(provider: Provider, probe: Probe, read: Contract, seen: JsonObj
     asked = question(probe, seen)
     if isinstance(asked, Unclear):
         return asked
-    report, phase = await put(provider, probe.tool, asked, read.execution_s)
+    report, phase = await put(provider, look_id(uuid4().hex), probe.tool, asked, read.execution_s)
     keeping = None if read.redact is None else Redactor(redaction=read.redact, arguments=asked)
     return count(probe, seen, report, phase, read, keeping)
 
