@@ -9,7 +9,7 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store import schema
+import store.schema as schema  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.batches import Batches
 from store.connection import prepare_new
 from store.errors import ImpossibleEvent
@@ -124,8 +124,7 @@ def _live(groups: Sequence[Sequence[Unit]]) -> tuple[list[object], dict[str, lis
             ledger.write_head()
             connection.execute("COMMIT")
         kept = {
-            table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
-            for table in TABLES
+            table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in TABLES
         }
     return seen, kept
 
