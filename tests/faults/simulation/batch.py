@@ -1,7 +1,7 @@
 """Many worlds, in processes that do nothing else: warm, without threads, on a memory file system.
 
 What is taken out of asyncio, anyio and aiosqlite for a world (`replace_threads`, `order_scopes`) is gone for
-the whole process; so whoever wants worlds forks workers.
+the whole process; so whoever wants worlds starts workers.
 """
 
 import asyncio
@@ -78,7 +78,8 @@ class Tally:
 @contextmanager
 def workers(count: int) -> Generator[ProcessPoolExecutor]:
     """Processes that can `play_many`."""
-    context = multiprocessing.get_context("fork")
+    # fresh ones: a process that runs tests watches its event loops, and its threads do not survive a fork
+    context = multiprocessing.get_context("spawn")
     with (
         in_memory() as folder,
         ProcessPoolExecutor(count, mp_context=context, initializer=prepare, initargs=(folder,)) as pool,
@@ -99,14 +100,14 @@ def in_memory() -> Generator[Path]:
 
 def prepare(folder: Path) -> None:
     """Make this process one that plays worlds, below `folder`, and does nothing else any more."""
+    # what dead processes have left behind complains when it is unwound
+    sys.unraisablehook = _ignore
+    warnings.simplefilter("ignore")
     replace_threads()
     order_scopes()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR), processors=[_overhear]
     )
-    # what dead processes have left behind complains when it is unwound
-    sys.unraisablehook = _ignore
-    warnings.simplefilter("ignore")
     _PLACE.append(_furnished(folder / str(os.getpid())))
     gc.collect()
     gc.freeze()

@@ -66,6 +66,8 @@ WANTED: Final = frozenset(
         "slow disk",
         "stop",
         "a command twice",
+        "a second answer, the opposite",
+        *(f"caught: {name}" for name in CONTROLS),
     }
 )
 
@@ -78,6 +80,7 @@ def run(seed: int, seconds: float, points: int) -> Report:
         report = Report(name=NAME, seed=seed, tried="", wanted=WANTED, figures=dict.fromkeys(FIGURES, 0))
         controls = {name: pool.submit(play_control, name, seed * SEEDS_EACH) for name in CONTROLS}
         tally = _play(pool, seed, points, ends - REPLAY_S)
+        report.fired, report.reached = tally.fired, tally.reached
         for name, noticed in controls.items():
             _control(name, noticed.result(), report)
         _replay(pool, tally, seed, report)
@@ -86,7 +89,6 @@ def run(seed: int, seconds: float, points: int) -> Report:
         f"{tally.virtual_s / 3600:,.0f} h of simulated time"
     )
     report.points = tally.worlds
-    report.fired, report.reached = tally.fired, tally.reached
     for measure, marks in FIGURES.items():
         report.figures[measure] = sum(any(mark in text for mark in marks) for text in tally.broken)
     report.broken += tally.broken
@@ -125,6 +127,7 @@ def _chunks(seed: int, target: int) -> Iterator[range]:
 def _control(name: str, tally: Tally, report: Report) -> None:
     """Say when the lane noticed that a mechanism was taken away."""
     if tally.broken:
+        report.reached[f"caught: {name}"] += 1
         report.notes.append(f"control: {name}, noticed in world {tally.worlds}: {tally.broken[0][:140]}")
     else:
         report.broken.append(f"control: {name} was not noticed in {tally.worlds} worlds")

@@ -1,0 +1,98 @@
+"""The simulation itself: time that passes at once, processes that die between steps, worlds that repeat."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+
+import pytest
+
+from tests.faults.simulation.batch import play_control, play_many, workers
+from tests.faults.simulation.lane import NAME, run
+from tests.faults.simulation.loop import PROCESS, Deadlock, Process, VirtualLoop
+
+SEEDS = range(4_000, 4_012)
+
+
+def lived(main: Callable[[], Awaitable[None]]) -> VirtualLoop:
+    """Run something in virtual time."""
+    loop = VirtualLoop()
+
+    async def whole() -> None:
+        await main()
+
+    try:
+        loop.run_until_complete(whole())
+    finally:
+        loop.abandon()
+    return loop
+
+
+def test_an_hour_passes_at_once() -> None:
+    """Where nothing is ready, the clock is set to the next timer."""
+
+    async def main() -> None:
+        await asyncio.sleep(3_600)
+
+    assert lived(main).time() == 3_600
+
+
+def test_who_waits_for_nothing_is_found() -> None:
+    """A world in which nothing will ever happen is an error, and no hang."""
+
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock):
+        lived(main)
+
+
+def test_a_process_dies_between_two_steps_and_cleans_nothing_up() -> None:
+    """What it would have done next is not done, a `finally` included; the world goes on."""
+    done: list[str] = []
+    process = Process("doomed")
+    process.dies_at = 3  # its first, the timer that wakes it, its second
+    process.on_death = lambda: done.append("dead")
+
+    async def doomed() -> None:
+        try:
+            for number in range(5):
+                done.append(str(number))
+                await asyncio.sleep(1)
+        finally:
+            done.append("cleaned up")
+
+    async def main() -> None:
+        context = copy_context()
+        context.run(PROCESS.set, process)
+        task = asyncio.get_running_loop().create_task(doomed(), context=context)
+        await asyncio.sleep(10)
+        assert not task.done()
+        assert done == ["0", "1", "dead"]
+
+    lived(main)
+
+
+def test_a_world_is_the_same_each_time() -> None:
+    """Two processes that play the same worlds in another order come to the same traces; all holds."""
+    with workers(2) as pool:
+        once = pool.submit(play_many, list(SEEDS))
+        again = pool.submit(play_many, list(reversed(SEEDS)))
+        first, second = once.result(), again.result()
+    assert first.broken == []
+    assert first.traces == second.traces
+    assert len(set(first.traces.values())) == len(SEEDS)
+
+
+def test_a_daemon_that_deduplicates_in_memory_is_found_out() -> None:
+    """A control of the lane: what only a process remembers is executed again after its death."""
+    with workers(1) as pool:
+        found = pool.submit(play_control, "dedupe in memory", 4_000).result()
+    assert any("I2: " in text for text in found.broken)
+
+
+def test_a_run_plays_so_many_worlds_and_its_controls() -> None:
+    """The lane counts what it played, plays some again, and notices each mechanism that is taken away."""
+    report = run(2, 0.0, 40)
+    assert report.name == NAME
+    assert report.broken == []
+    assert [name for name in report.missed if name.startswith("caught: ")] == []
