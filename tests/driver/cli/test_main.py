@@ -59,7 +59,7 @@ def test_every_command_takes_a_configuration(name: str) -> None:
     target = COMMANDS[name][0].partition(":")
     command = getattr(import_module(target[0]), target[2])
     options = {option for parameter in command.params for option in parameter.opts}
-    assert "--config" in options or name in {"plane", "demo"}
+    assert "--config" in options or name in {"plane", "demo", "conformance"}
 
 
 def test_help_names_every_command_and_imports_none() -> None:
