@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from blockbuster import blockbuster_ctx
+from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import settings
 
 from driver.log import configure
@@ -56,7 +56,7 @@ def log_as_the_daemon_does() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def loop_must_not_block() -> Iterator[None]:
+def loop_must_not_block() -> Iterator[BlockBuster]:
     """A call of ours that blocks the event loop raises `BlockingError`, in whatever test it happens."""
-    with blockbuster_ctx(scanned_modules=["driver", "store", "supervisor"]):
-        yield
+    with blockbuster_ctx(scanned_modules=["driver", "store", "supervisor"]) as blockbuster:
+        yield blockbuster
