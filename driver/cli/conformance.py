@@ -59,7 +59,7 @@ def conformance(
 ) -> None:
     """Examine what an agent runtime does when tools time out, fail, answer twice, or when it is killed.
 
-    ADAPTER is one that comes with effectd (effectd, in-memory, langgraph, pydantic-ai), or the command of
+    ADAPTER is one that comes with effectd (effectd, in-memory), or the command of
     your own: a program that answers three verbs in lines of JSON (docs/conformance.md). It takes some
     minutes. The certificate is the JSON that --json prints. Exits 0 where no case failed, else 1.
     """

@@ -26,7 +26,7 @@ from driver.conformance.verdict import Harm
 
 REVISION: Final = 1
 """Of the battery: a certificate names it, since other cases would be another examination."""
-ADAPTERS: Final = ("effectd", "in-memory", "langgraph", "pydantic-ai")
+ADAPTERS: Final = ("effectd", "in-memory")
 """Those that come with effectd, by the name that the command line knows."""
 GOOD: Final = "careful"
 BAD: Final = "reckless"
