@@ -5,8 +5,6 @@ its own. Each says in its docstring how what its runtime tells a caller becomes 
 
 effectd      the daemon, with its reference plane
 in_memory    what most agent drivers are: a map of command ids, a deadline, three tries
-langgraph    LangGraph, with its SQLite checkpointer and the MCP adapters
-pydantic_ai  Pydantic AI's agent and MCP client
 careful      the battery's own good client, of a hundred lines
 reckless     the battery's own bad client
 """
