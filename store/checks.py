@@ -30,6 +30,7 @@ from store.inspection import broken_link
 from store.intents import IntentsCheck
 from store.lifecycle import ENDED, Effect, Judgement, Source, Standing, State, guards, is_erasable, is_listed
 from store.located import Row, operation_row
+from store.paths import as_paths
 from store.projection import standing_of
 from store.proofs import ProofsCheck
 from store.records import IDENTICAL_DEFAULT, Chain
@@ -240,8 +241,10 @@ class _Payloads(Paged):
 
 
 def _are_paths(redact: str) -> bool:
-    paths: object = json.loads(redact)
-    return isinstance(paths, list) and all(isinstance(path, str) for path in cast("list[object]", paths))
+    try:
+        return bool(as_paths(redact))
+    except ValueError:
+        return False
 
 
 def _is_erasable(of_operation: Sequence[Any]) -> bool:

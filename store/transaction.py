@@ -28,6 +28,7 @@ from store.head import row_digest
 from store.lifecycle import IllegalMove, advance
 from store.marks import SUPERSEDED, TOLD
 from store.naming import on_wire
+from store.paths import as_paths, as_text
 from store.projection import MOVING
 from store.records import (
     TOOL_CALL,
@@ -345,7 +346,7 @@ class Transaction(View):
         ledger = self._write(draft)
         if draft.redact:
             # a contract may withhold more than it did when the call was accepted
-            redact = _as_text(draft.redact)
+            redact = as_text(draft.redact)
             ledger.execute("set_redact", (redact, record.accepted_seq, redact))
         made = project_operation(ledger, sealed.fact, row, terminal=terminal)
         event = self._insert(sealed, made.place)
@@ -364,7 +365,7 @@ class Transaction(View):
         if not self.has_keyed_digests:
             return ()
         row = self.ledger.execute("command_data", (accepted_seq,)).fetchone()
-        return () if row is None or row[0] is None else tuple(json.loads(row[0]))
+        return () if row is None else as_paths(row[0])
 
     def writing(self) -> Batches:
         """Return the ledger to write to, for `store`'s own modules: all of it is undone with the unit."""
@@ -408,7 +409,7 @@ class Transaction(View):
         if sealed.payload is not None:
             digest = getattr(sealed.fact.data, "payload_digest", None)
             # a result is recorded without what the contract withholds, and stays
-            redact = _as_text(sealed.redact) if isinstance(sealed.fact.data, CommandAccepted) else None
+            redact = as_text(sealed.redact) if isinstance(sealed.fact.data, CommandAccepted) else None
             pieces.keep(ledger, event.seq, digest, redact, sealed.payload)
             ledger.waiting_bytes += len(sealed.payload)
         ledger.waiting_bytes += len(event.body or b"")
@@ -436,10 +437,6 @@ class Transaction(View):
 def _check_restated(data: EventData, row: OperationRow) -> None:
     if data.KIND.removeprefix("operation.") != row.record.state:
         raise ImpossibleEvent(data.KIND, f"the operation ended {row.record.state} in an earlier history")
-
-
-def _as_text(redact: tuple[str, ...]) -> str | None:
-    return json.dumps(redact) if redact else None
 
 
 def _superseding(data: EventData, row: OperationRow) -> EventData:

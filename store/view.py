@@ -17,6 +17,7 @@ from store.erasure import is_erased
 from store.head import Ledger
 from store.lifecycle import State
 from store.located import Row, command_row, operation_row
+from store.paths import as_paths
 from store.plans import plan
 from store.records import (
     AttemptRecord,
@@ -185,7 +186,7 @@ class View:
             return None
         redact, *content = row
         body = pieces.whole(self.ledger, *content)
-        return StoredData(body=body, redact=() if redact is None else tuple(json.loads(redact)))
+        return StoredData(body=body, redact=as_paths(redact))
 
     def open_commands(self, run_id: RunId | None, after_seq: int, limit: int) -> tuple[CommandRecord, ...]:
         """Return accepted commands without a receipt, by the seq of their acceptance.

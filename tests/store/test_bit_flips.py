@@ -139,8 +139,8 @@ def content(path: Path) -> list[object]:
         return said
 
 
-_SAYS = {"payloads": "rowid, seq, digest, due, body, pieces", "pieces": "of, n"}
-"""Without what `UNSEEN` names: which paths are withheld, and what is left of a payload that is over."""
+_SAYS = {"pieces": "of, n"}
+"""Without what is left of a payload that is over: nobody reads it any more."""
 _WITH_ROWID = sorted(set(TABLES) - {"attempts", "evidence", "marks", "run_links", *_SAYS})
 
 

@@ -33,7 +33,6 @@ UNSEEN = {
     ("pieces", "id"): "it only numbers them",
     ("shreds", "secret"): "it only says how soon copies go; what is left is found by its pieces",
     ("tombstones", "id"): "it only orders them",
-    ("payloads", "redact"): "one list of paths is as good as another",
 }
 
 
