@@ -20,7 +20,7 @@ from driver.providers.command.shim import kernel
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE_S: Final = 60.0
 IN_DAEMON: Final = ("driver", "supervisor")
-OUTSIDE: Final = ("driver/cli", "driver/plane", "driver/demo")
+OUTSIDE: Final = ("driver/cli", "driver/plane", "driver/demo", "driver/conformance")
 """Programs of their own."""
 
 

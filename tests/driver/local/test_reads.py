@@ -78,6 +78,7 @@ STATUS = [
     "dead_letters",
     "incidents",
     "journal",
+    "gateway",
     "fence",
     "integrity",
     "fault_injection",
