@@ -30,10 +30,12 @@ from tests.faults.simulation.controls import CONTROLS
 from tests.faults.simulation.disk import Disk, Machine, replace_threads
 from tests.faults.simulation.life import BASE, counting
 from tests.faults.simulation.loop import PROCESS, VirtualLoop, order_scopes
-from tests.faults.simulation.world import Outcome, play
+from tests.faults.simulation.world import Outcome, Theme, play
 
 MEMORY: Final = Path("/dev/shm")
 RESERVE_BYTES: Final = 65_536
+APT: Final = {"any retry": Theme(tools=("plain",), deeds=("lost, done", "late", "garbled, done"))}
+"""What worlds are about in which a control is noticed that is hard to notice elsewhere."""
 CONTROL_WORLDS_MAX: Final = 1_000
 CONTROL_CHUNK: Final = 20
 
@@ -168,11 +170,12 @@ def _make_template(folder: Path) -> None:
 def play_many(seeds: Sequence[int], control: str | None = None, deep_every: int = 0) -> Tally:
     """Play the worlds of `seeds`, with or without a mechanism of the daemon. In a worker."""
     tally, base = Tally(), _PLACE[-1]
+    theme = None if control is None else APT.get(control)
     with nullcontext() if control is None else CONTROLS[control]():
         for seed in seeds:
             _LOGGED.clear()
             deep = bool(deep_every) and seed % deep_every == 0
-            outcome = play(seed, base / "template", base / "world", deep=deep)
+            outcome = play(seed, base / "template", base / "world", deep=deep, theme=theme)
             outcome.truth.broken += [f"an exception was logged: {text}" for text in _LOGGED]
             tally.add(outcome)
             if control is not None and tally.broken:

@@ -51,14 +51,19 @@ class Outcome:
     truth: Truth
 
 
-def play(seed: int, template: Path, folder: Path, *, deep: bool = False) -> Outcome:
-    """Let the world of `seed` live, in `folder`, from a journal as in `template`."""
+def play(
+    seed: int, template: Path, folder: Path, *, deep: bool = False, theme: "Theme | None" = None
+) -> Outcome:
+    """Let the world of `seed` live, in `folder`, from a journal as in `template`.
+
+    `theme` is what it is about, where the seed does not decide that.
+    """
     shutil.copytree(template, folder)
     begin_numbering()
     random.seed(seed)
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
-    world = World(seed, folder)
+    world = World(seed, folder, theme)
     try:
         loop.run_until_complete(world.play())
     except (Deadlock, NeverAtRest) as hang:
@@ -113,10 +118,11 @@ THEMES: Final = (
 class World:
     """Everything, and the order in which it goes wrong."""
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: int, folder: Path, theme: Theme | None) -> None:
         self.seed = seed
         self.folder = folder
         self.rng = self._dice("story")
+        self.theme = theme or self.rng.choice(THEMES)
         self.truth = Truth()
         self.lives: list[Life] = []
         self.calm = False
@@ -131,7 +137,6 @@ class World:
         truth = self.truth
         self.tools = Tools(self._dice("tools"), truth, context)
         self.plane = Plane(self._dice("plane"), truth, context)
-        self.theme = self.rng.choice(THEMES)
         person = Person(self.rng, truth, self.plane, self.tools, self._later, self.theme.tools)
         self.tools.deeds = self.theme.deeds or self.tools.deeds
         self.plane.on_event = person.react
