@@ -6,6 +6,7 @@
 * `liars`: planes that lie, before the session, in this process;
 * `visits`: words, bytes (`wire`) and handshakes to the real link and engine, over sockets, through a relay
   that forges (`forger`);
+* `rivals`: two planes at once, before the same;
 * `callers`: lines on the local sockets;
 * `daemons`: all of that to real daemons, and hostile servers under them.
 

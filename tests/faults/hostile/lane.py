@@ -20,7 +20,7 @@ import structlog
 from driver.core.stream import Stream
 from tests.driver.providers.mcp.mutations import bent, success_of
 from tests.driver.providers.mcp.test_mutations import over_http, sized
-from tests.faults.hostile import daemons, liars, parsers, visits
+from tests.faults.hostile import daemons, liars, parsers, rivals, visits
 from tests.faults.lane import (
     BROKEN_MAX,
     CONTRADICTING_RECEIPTS,
@@ -40,7 +40,8 @@ WANTED: Final = frozenset(
         "words to the parser of frames", "lines to the parser of MCP", "inputs of lying planes",
         "words over a socket", "bytes in place of frames", "answers to a handshake",
     "lines on a local socket",
-        "bent answers over HTTP", "hostile servers, called by a real daemon",
+        "bent answers over HTTP", "words of two planes at once", "a conflict between two planes",
+    "hostile servers, called by a real daemon",
         "a word that is a frame", "a word that is no frame", "a command that is refused for good",
         "a success that a server reported", "a history was confirmed", "a command was delivered",
     liars.FUTURE,
@@ -66,6 +67,7 @@ WAYS: Final = {
     "words": Way(points=0.03, time=0.25),
     "garbage": Way(points=0.0125, time=0.2),
     "handshakes": Way(points=0.0125, time=0.15),
+    "rivals": Way(points=0.006, time=0.1),
     "http": Way(points=0.002, time=0.05),
     "frames": Way(points=0.5, time=0.4),
     "liars": Way(points=0.3, time=0.3),
@@ -111,6 +113,8 @@ def _go(
             parsers.lines(balance, seed, numbers, over)
         case "liars":
             liars.conversations(balance, seed, numbers, over)
+        case "rivals":
+            anyio.run(rivals.rivalries, balance, folder, seed, numbers, over)
         case "http":
             anyio.run(_bent_answers, balance, folder, seed, numbers, over)
         case _:
