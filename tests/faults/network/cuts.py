@@ -40,8 +40,11 @@ CHAIN: Final = 8
 """Openings that are cut one after the other, before one may come through."""
 LIFE_MAX: Final = 400
 """Points with one journal: what is looked at for each of them grows with it."""
-FIRST_PASS_S: Final = 340.0
-"""The first pass is about every byte, and is not cut short by the time box; only by this."""
+LATEST: Final = 2.0
+GRACE_S: Final = 40.0
+"""The first pass is about every byte, and is not cut short by the time box; only by twice that and this, before
+the battery takes the lane for hung."""
+CONTROL_S: Final = 120.0
 CONTROL_POINTS: Final = 200
 SILENT: Final = 50
 
@@ -188,7 +191,7 @@ def work(folder: Path, seed: int, seconds: float, target: int) -> Balance:
 
 async def _work(folder: Path, seed: int, seconds: float, target: int) -> Balance:
     tally, began = Balance(), monotonic()
-    first = began + max(seconds, FIRST_PASS_S)
+    first = began + seconds * LATEST + GRACE_S
     sweeps = [Sweep(folder=folder, tls=tls, tally=tally, until=first) for tls in (False, True)]
     await calls.every_byte(tally, first)
     for sweep in sweeps:
@@ -215,7 +218,7 @@ def control(folder: Path, seed: int) -> Balance:
 
 async def _control(folder: Path, seed: int) -> Balance:
     tally = Balance()
-    sweep = Sweep(folder=folder, tls=False, tally=tally, until=monotonic() + FIRST_PASS_S)
+    sweep = Sweep(folder=folder, tls=False, tally=tally, until=monotonic() + CONTROL_S)
     chance = random.Random(seed)
     while not tally.broken and tally.tried < CONTROL_POINTS:
         try:
