@@ -96,7 +96,10 @@ class Batches(Ledger):
         self._new_commands: Final[list[_Write]] = []
         self._lists: Final = (*self._appended.values(), self._new_runs, self._new_commands)
         self._commands: Final[dict[str, CommandRow | None]] = {}
-        """Those that were asked for since the last catching up; None: they are not there."""
+        """Those that were asked for since the last catching up, as they are without the receipts that wait.
+
+        None: they are not there.
+        """
         self._receipts: Final[dict[int, _Write]] = {}
         """By command."""
         self._operations: Final[dict[str, OperationRow]] = {}
@@ -218,12 +221,12 @@ class Batches(Ledger):
         """Return a command as it is by now."""
         self._look_around()
         if command_id in self._commands:
-            return self._commands[command_id]
-        found = self._commands[command_id] = super().command(command_id)
-        if found is not None and (receipt := self._receipts.get(found.id)) is not None:
-            found = _with_receipt(found, receipt)
-            self._set(self._commands, command_id, found)
-        return found
+            found = self._commands[command_id]
+        else:
+            found = self._commands[command_id] = super().command(command_id)
+        if found is None or (receipt := self._receipts.get(found.id)) is None:
+            return found
+        return _with_receipt(found, receipt)
 
     def operation(self, operation_id: str) -> OperationRow | None:
         """Return an operation as it is by now."""
@@ -338,14 +341,10 @@ class Batches(Ledger):
         self._set(self._commands, record.command_id, made)
         return made
 
-    def set_receipt(self, command: int, command_id: str, seq: int, kind: str) -> None:
+    def set_receipt(self, command: int, seq: int, kind: str) -> None:
         """Give a command its receipt."""
-        receipt = (self.seq, (seq, kind, command))
-        self._set(self._receipts, command, receipt)
+        self._set(self._receipts, command, (self.seq, (seq, kind, command)))
         self._waits = True
-        known = self._commands.get(command_id)
-        if known is not None:
-            self._set(self._commands, command_id, _with_receipt(known, receipt))
 
     def add_operation(self, record: OperationRecord, command: int, run: int) -> OperationRow:
         """Make an operation, in whatever state it is."""

@@ -163,7 +163,7 @@ def project_command(
     """Record the receipt of a command that is not a call. `payload` is the command's `data`."""
     assert command.record.run_id is not None, "only a refused command has no run"
     run = ledger.touch_run(command.record.run_id, fact.at)
-    ledger.set_receipt(command.id, command.record.command_id, fact.seq, data.KIND)
+    ledger.set_receipt(command.id, fact.seq, data.KIND)
     if isinstance(data, CommandCompleted) and command.record.kind == RUN_END:
         end_run(ledger, command.record.run_id, _outcome(payload))
     return Place(run=run, command=command.id, operation=_rowid(ledger, command.record.operation_id))
@@ -202,7 +202,7 @@ def project_operation(ledger: Batches, fact: Fact, row: OperationRow, *, termina
         record, listed = projection.judged(record, changes, [item for _, item in known])
     now = OperationRow(record, row.id, row.command, row.run, receipt_seq, listed, known)
     if terminal:
-        ledger.set_receipt(row.command, record.command_id, fact.seq, fact.data.KIND)
+        ledger.set_receipt(row.command, fact.seq, fact.data.KIND)
     if changes or words:
         ledger.change_operation(row, now)
     ledger.count_in_run(row.run, 0, int(now.listed) - int(row.listed), fact.at)
@@ -240,7 +240,7 @@ def _restate(ledger: Batches, fact: Fact, row: OperationRow, place: Place) -> Pl
     """Record a receipt that was recorded before: nothing is learned from it."""
     if fact.data.KIND in _WITH_RESULT:
         ledger.write("restate_operation", (fact.seq, row.id))
-    ledger.set_receipt(row.command, row.record.command_id, fact.seq, fact.data.KIND)
+    ledger.set_receipt(row.command, fact.seq, fact.data.KIND)
     ledger.count_in_run(row.run, 0, 0, fact.at)
     _set_due(ledger, row.record, fact.seq)
     return place

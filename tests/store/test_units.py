@@ -156,3 +156,12 @@ def test_it_makes_no_difference_which_units_share_a_commit(groups: Sequence[Sequ
     together = _live(groups)
     alone = _live([[unit] for group in groups for unit in group])
     assert together == alone
+
+
+def test_what_a_failed_unit_looked_up_hides_no_receipt_from_the_next_one() -> None:
+    """The receipt is of an earlier unit of the same commit: it is not undone with the one that read it."""
+    accept, start, succeed, look = _append(0, 1), _append(1, 1), _append(4, 1), _look(1, 1)
+    groups = [[([accept, start], False)], [([succeed], False), ([look], True), ([look], False)]]
+    together = _live(groups)
+    alone = _live([[unit] for group in groups for unit in group])
+    assert together == alone
