@@ -42,8 +42,8 @@ LIFE_MAX: Final = 400
 """Points with one journal: what is looked at for each of them grows with it."""
 LATEST: Final = 2.0
 GRACE_S: Final = 40.0
-"""The first pass is about every byte, and is not cut short by the time box; only by twice that and this, before
-the battery takes the lane for hung."""
+"""The first pass is about every byte. It may take twice the time box and this, but ends before the battery
+takes the lane for hung."""
 CONTROL_S: Final = 120.0
 CONTROL_POINTS: Final = 200
 SILENT: Final = 50
