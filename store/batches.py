@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
+from store.errors import JournalFailed
 from store.head import Head, Ledger, Parameters, write_head
 from store.keys import DigestKey
 from store.lifecycle import State
@@ -414,14 +415,23 @@ class Batches(Ledger):
 
     def _write_all(self) -> None:
         own = self.connection.total_changes == self._seen
-        seq, self._waits = self.seq, False
+        seq = self.seq
         for name, writes in self._in_order():
             if writes:
-                self.connection.executemany(STATEMENTS[name], self._parameters(writes))
+                self._write_many(name, writes)
         self._settle()
+        self._waits = False
         self.seq = seq
         if not own:  # somebody else has written before
             self._drop()
+
+    def _write_many(self, name: str, writes: Iterable[_Write]) -> None:
+        """Write rows of several units: what is wrong with one of them is not the present unit's error."""
+        try:
+            self.connection.executemany(STATEMENTS[name], self._parameters(writes))
+        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+            detail = f"{name}, of rows that waited: {error}"
+            raise JournalFailed(during="a statement", detail=detail) from error
 
     def _in_order(self) -> Iterator[tuple[str, Iterable[_Write]]]:
         yield "insert_run", self._new_runs

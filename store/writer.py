@@ -104,6 +104,8 @@ class Sizes:
 
 def is_fatal(error: BaseException) -> bool:
     """Whether an error says that the journal can no longer be relied on."""
+    if isinstance(error, JournalFailed):
+        return True
     return isinstance(error, sqlite3.Error) and not isinstance(error, _HARMLESS)
 
 

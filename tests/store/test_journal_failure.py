@@ -4,7 +4,7 @@
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -280,3 +280,31 @@ async def test_a_task_may_start_the_journal_and_others_use_it(opened: Open) -> N
         journal = await tasks.start(own)
         assert (await journal.transact(record)).seq == 1
         tasks.cancel_scope.cancel()
+
+
+async def test_a_row_that_cannot_be_written_is_nobody_elses_error(opened: Open) -> None:
+    """What waits of one unit fails the commit, and neither the unit that has it written nor none at all."""
+    told: list[JournalFailed] = []
+
+    def leave_a_row(tx: Transaction) -> None:
+        tx.append(accepted(1))
+        for _ in range(2):  # its key can be there once
+            tx.writing().write("insert_payload", (1, b"", None, b"", None))
+
+    def have_it_written(tx: Transaction) -> None:
+        tx.writing().execute("delete_erasure", (4711,))
+
+    with pytest.raises(JournalFailed):
+        async with opened() as journal:
+
+            async def wait(unit: Callable[[Transaction], None]) -> None:
+                try:
+                    await journal.transact(unit)
+                except JournalFailed as error:
+                    told.append(error)
+
+            with CancelScope(shield=True):
+                async with create_task_group() as tasks:
+                    tasks.start_soon(wait, leave_a_row)
+                    tasks.start_soon(wait, have_it_written)
+    assert len(told) == 2
