@@ -58,6 +58,14 @@ LANES: Final = (
         needs=(notifier.lacking,),
     ),
     Lane(
+        name="model",
+        module="tests.faults.model",
+        what="Hypothesis state machines: the journal, its evidence, what a supervisor records, the link",
+        points="examples",
+        normal=Box(seconds=60, points=3_000),
+        full=Box(seconds=1_200, points=50_000),
+    ),
+    Lane(
         name="simulation",
         module="tests.faults.simulation",
         what="the daemon's own code in virtual time: crashes, partitions, slow disks, planes and tools",

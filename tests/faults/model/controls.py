@@ -1,0 +1,55 @@
+"""Mechanisms that are taken away, one at a time: the machine that is named with each must notice."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+from driver.core.stream import Stream
+from store.lifecycle import RANK, Source
+from store.view import View
+from tests.faults.simulation.controls import swapped
+
+Control = Callable[[], AbstractContextManager[None]]
+
+
+def wrong_rank() -> AbstractContextManager[None]:
+    """Let a supervisor's guess count more than an operator's word."""
+    ranks = MappingProxyType({**RANK, Source.SUPERVISOR: 3, Source.OPERATOR: 1})
+    return swapped(import_module("store.lifecycle"), "RANK", ranks)
+
+
+def old_wall() -> AbstractContextManager[None]:
+    """Record a verdict about whatever the wall showed, whatever has happened since."""
+
+    def as_shown(tx: Any, entry: Any) -> bool:  # noqa: ANN401 - whatever the original takes
+        record = tx.operation(entry.operation_id)
+        return record is not None and record.ended_at is not None
+
+    return swapped(import_module("supervisor.recording"), "_is_as_shown", as_shown)
+
+
+def pruned_unacknowledged() -> AbstractContextManager[None]:
+    """Take every event for acknowledged."""
+    return swapped(View, "acked_seq", property(lambda self: self.last_seq))
+
+
+def future_acknowledged() -> AbstractContextManager[None]:
+    """Believe the plane that acknowledges what it was never sent."""
+
+    def was_sent(self: Stream, seq: int) -> bool:
+        del self, seq
+        return True
+
+    return swapped(Stream, "was_sent", was_sent)
+
+
+CONTROLS: Final[MappingProxyType[str, tuple[str, Control]]] = MappingProxyType(
+    {
+        "wrong evidence rank": ("evidence", wrong_rank),
+        "verdict about an old wall": ("journal", old_wall),
+        "pruned before the ack": ("journal", pruned_unacknowledged),
+        "ack of the future believed": ("lying plane", future_acknowledged),
+    }
+)
