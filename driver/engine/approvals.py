@@ -35,12 +35,17 @@ class Decided:
 
 
 def newest_request(view: View, operation_id: OperationId) -> Request | None:
-    """Return the newest request about an operation, and what was decided; None where nobody was asked."""
+    """Return the newest request about an operation, and what was decided; None where nobody was asked.
+
+    Nor where that was erased: such an operation has ended, and nobody asks about it again.
+    """
     request: ApprovalRequested | None = None
     decision: Verdict | None = None
     for seq in view.operation_events(operation_id):
         event = view.event(seq)
         if event is None or event.kind not in (ApprovalRequested.KIND, ApprovalDecided.KIND):
+            continue
+        if event.body is None:
             continue
         data = data_of(event)
         if isinstance(data, ApprovalRequested):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from driver.core.attempts import Answered
 from driver.core.frames import CommandFrame
 from store.erasure import AT_ONCE
 from store.records import CommandId, RunId, StoredEvent
-from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, command, engine
+from tests.driver.engine.rig import DECLARED, RUN, Rig, ScriptedProvider, call, command, engine
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +75,31 @@ async def test_an_erased_command_is_retired(tmp_path: Path) -> None:
         (answer,) = await rig.intake.deliver([call()])
         assert '"type":"retired"' in getattr(answer, "frame", "")
         assert len(provider.executed) == 1
+
+
+async def test_a_decision_about_an_erased_operation_comes_too_late(tmp_path: Path) -> None:
+    """What was asked is gone, and the operation has ended: the decision fails, and nothing else does."""
+    contract = replace(DECLARED, approval="required")
+    async with engine(tmp_path, ScriptedProvider(), contract=contract) as rig:
+        await rig.intake.deliver([call()])
+        await rig.reaches("operation.approval_requested")
+        asked = await rig.last()
+        await rig.intake.deliver([command("command.cancel", "cancel-1", target_command_id="cmd-1")])
+        ended = await rig.settled()
+        await acknowledge(rig)
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        await receipt(rig, "erase-1")
+        decision = command(
+            "operation.approve",
+            "approve-1",
+            operation_id=ended.operation_id,
+            approval_id=str(asked["approval_id"]),
+            decision="grant",
+            approver="operator:1",
+        )
+        await rig.intake.deliver([decision])
+        told = await receipt(rig, "approve-1")
+    assert (told["kind"], told["data"]["code"]) == ("command.failed", "not_awaiting_approval")
 
 
 @pytest.mark.parametrize("recorded", [True, False])

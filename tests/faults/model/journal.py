@@ -63,8 +63,8 @@ ENDS: Final[dict[str, tuple[State, Effect | None]]] = {
     "not sent": (State.NOT_EXECUTED, Effect.NONE),
 }
 """How an operation ends, and what that says of the world."""
-MEANWHILE: Final = ("nothing", "nothing", "a word", "an attempt", "later")
-"""What may happen between a wall and the verdict about it."""
+MEANWHILE: Final = ("nothing", "nothing", "a word", "a word afterwards", "an attempt", "later")
+"""What may happen between a wall and the verdict about it, or soon after."""
 ACTORS: Final = {"operator:1": Source.OPERATOR, "probe:p/find": Source.PROBE}
 DEEP_EVERY: Final = 8
 """A journal whose last event has a number that this divides is verified whole."""
@@ -127,6 +127,8 @@ class JournalModel(RuleBasedStateMachine):
         SEEN["another attempt"] += known.attempts > 0
         known.attempts += 1
         known.state = State.STARTED
+        # what was said of an operation that had never started is about no attempt of this journal
+        known.words = [word for word in known.words if word.attempt < known.attempts]
         self.record(known, started(known.number, attempt=known.attempts))
 
     @rule(n=NUMBERS, how=st.sampled_from(sorted(ENDS)))
@@ -207,6 +209,8 @@ class JournalModel(RuleBasedStateMachine):
                 self.begin(0)
             if meanwhile != "later":
                 self.record_verdict(effect)
+            if meanwhile == "a word afterwards":
+                self.judge_one(Effect.NONE, lambda known: known.by == "supervisor")
 
     @precondition(lambda self: self.wall is not None)
     @rule(effect=st.sampled_from(Effect))
