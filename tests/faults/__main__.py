@@ -23,6 +23,7 @@ import anyio
 
 from tests.faults import notifier
 from tests.faults.battery import Battery, Ran
+from tests.faults.fates import Fate, escaped, fates_of, told
 from tests.faults.lane import Box, Lane, Run, is_strict, program
 
 SEED: Final = 20261130
@@ -98,6 +99,14 @@ LANES: Final = (
         normal=Box(seconds=60, points=100_000),
         full=Box(seconds=1_200, points=5_000_000),
     ),
+    Lane(
+        name="mutants",
+        module="tests.faults.mutants",
+        what="bugs that no other lane has as a control: each must be noticed; then what would notice them",
+        points="attacks on the product without a bug",
+        normal=Box(seconds=40, points=300),
+        full=Box(seconds=300, points=10_000),
+    ),
 )
 BY_NAME: Final = {lane.name: lane for lane in LANES}
 
@@ -117,11 +126,15 @@ def main(arguments: list[str]) -> int:
     failing = [ran.lane.name for ran in battery.ended if not ran.report.holds] + (
         left_out if is_strict() else []
     )
+    fates = None if asked.lane else fates_of(ran.report for ran in battery.ended)
+    if fates is not None:
+        failing += escaped(fates, excused=left_out)
+        _print("\n".join(told(fates)))
     if len(work) > 1:
         verdict = f"FAILED: {', '.join(failing)}" if failing else "all hold"
         _print(f"{len(battery.ended)} of {len(work)} lanes run in {took_s:.0f} s: {verdict}")
     if asked.json is not None:
-        asked.json.write_text(_figures(battery.ended, asked.seed, took_s, full=asked.full))
+        asked.json.write_text(_figures(battery.ended, fates, asked.seed, took_s, full=asked.full))
     return 1 if failing else 0
 
 
@@ -184,7 +197,7 @@ def _say(ran: Ran) -> None:
     _print(f"  {'holds' if report.holds else 'FAILS'}: {share}, {took}")
 
 
-def _figures(ended: Iterable[Ran], seed: int, took_s: float, *, full: bool) -> str:
+def _figures(ended: Iterable[Ran], fates: list[Fate] | None, seed: int, took_s: float, *, full: bool) -> str:
     order = [lane.name for lane in LANES]
     lanes = [
         {**ran.report.to_json(), "target": ran.box.points, "box_s": ran.box.seconds}
@@ -196,7 +209,15 @@ def _figures(ended: Iterable[Ran], seed: int, took_s: float, *, full: bool) -> s
         "sqlite": sqlite3.sqlite_version,
         "kernel": f"{platform.system()} {platform.release().split('-')[0]}, {platform.machine()}",
     }
-    found = {"full": full, "seed": seed, "seconds": round(took_s), "where": where, "lanes": lanes}
+    found: dict[str, object] = {
+        "full": full,
+        "seed": seed,
+        "seconds": round(took_s),
+        "where": where,
+        "lanes": lanes,
+    }
+    if fates is not None:
+        found["mutants"] = [fate.to_json() for fate in fates]
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -7,7 +7,7 @@ What stands between the marks of the page is replaced, and all else stays: figur
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,7 +76,19 @@ def figures(found: Mapping[str, Any]) -> str:
         for report, _ in reports
     ]
     second = "| lane | faults | states | mechanisms taken away, and noticed |"
-    return "\n\n".join((first, _table(head, tried), _totals(reports), _table(second, reached)))
+    parts = [first, _table(head, tried), _totals(reports), _table(second, reached)]
+    if fates := found.get("mutants"):
+        parts.append(_mutants(fates))
+    return "\n\n".join(parts)
+
+
+def _mutants(fates: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        f"| {fate['name']} | {fate['lane']} | {'yes' if fate['caught'] else '**no**'} |" for fate in fates
+    ]
+    caught = sum(bool(fate["caught"]) for fate in fates)
+    head = "| seeded bug | lane | caught |"
+    return f"**{caught} of {len(fates)}** seeded bugs were caught.\n\n{_table(head, rows)}"
 
 
 def _reported(lane: Mapping[str, Any]) -> dict[str, Any]:

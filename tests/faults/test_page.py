@@ -34,6 +34,18 @@ def test_a_control_is_shown_where_it_was_noticed() -> None:
     assert text.splitlines()[-1] == "| a lane | \N{EN DASH} | 2 fence | no fsync |"
 
 
+def test_a_bug_that_escaped_is_shown() -> None:
+    """Each seeded bug stands there with its lane, and whether that noticed it."""
+    fates = [
+        {"name": "no lock", "lane": "mutants", "ran": True, "caught": True},
+        {"name": "no rank", "lane": "model", "ran": True, "caught": False},
+    ]
+    text = figures({"lanes": [], "where": WHERE, "seconds": 1, "seed": 1, "full": False, "mutants": fates})
+    assert "**1 of 2** seeded bugs were caught." in text
+    assert "| no lock | mutants | yes |" in text
+    assert "| no rank | model | **no** |" in text
+
+
 def test_all_else_on_the_page_stays() -> None:
     """What stands between two marks is replaced, once and again."""
     page = "before\n<!-- full: made by tests.faults.page -->\nold\n<!-- /full -->\nafter\n"
