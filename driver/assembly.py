@@ -244,10 +244,10 @@ def _endpoint(tool: HttpToolTable) -> Endpoint:
 
 
 def _mcp_settings(name: str, table: McpProviderTable, config: Config) -> McpSettings:
-    if table.url is not None:
-        server: StdioServer | HttpServer = HttpServer(url=table.url)
+    if address := table.url or table.url_file:
+        server: StdioServer | HttpServer = HttpServer(url=address, header_files=table.header_files)
     else:
-        assert table.argv is not None, "the configuration has one of argv and url"
+        assert table.argv is not None, "the configuration has one of argv, url and url_file"
         server = StdioServer(
             argv=table.argv,
             cwd=table.cwd or config.work_dir,

@@ -52,6 +52,15 @@ def _files(config: Config) -> Iterator[tuple[TablePath, str, Path]]:
     for name, provider in config.providers.items():
         for variable, path in provider.env_files.items():
             yield ("providers", name), f"env_files.{variable}", path
+        if isinstance(provider, McpProviderTable):
+            yield from ((("providers", name), key, path) for key, path in _address_files(provider))
+
+
+def _address_files(provider: McpProviderTable) -> Iterator[tuple[str, Path]]:
+    if provider.url_file is not None:
+        yield "url_file", provider.url_file
+    for header, path in provider.header_files.items():
+        yield f"header_files.{header}", path
 
 
 def _control_file(control: ControlTable, key: str) -> Path | None:

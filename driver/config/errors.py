@@ -50,6 +50,17 @@ class Problem:
         return printable(f"{where} {self.key}: {self.message}" if self.key else f"{where}: {self.message}")
 
 
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two keys exclude each other: the one to change, and what to do."""
+
+    key: str
+    message: str
+
+
+Found = Clash | None
+
+
 class ConfigError(Exception):
     """The configuration at `path` cannot be used, and nothing was started; `problems` has every reason."""
 

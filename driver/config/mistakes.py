@@ -17,7 +17,7 @@ from driver.config.errors import Problem, TablePath, toml_name
 from driver.config.fields import HIDDEN, WANTED
 
 _FOUND_CHARS_MAX: Final = 80
-_SECRET_KEYS: Final = frozenset({"env", "env_files", "headers"})
+_SECRET_KEYS: Final = frozenset({"env", "env_files", "header_files", "headers"})
 _ALLOWED: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
     "dict_type": "a table",

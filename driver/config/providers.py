@@ -110,11 +110,16 @@ class CommonProviderTable(Table):
 
 
 class McpProviderTable(CommonProviderTable):
-    """An MCP server: started with `argv` (stdio), or reached at `url` (Streamable HTTP)."""
+    """An MCP server: started with `argv` (stdio), or reached at `url` (Streamable HTTP).
+
+    An address that is a secret itself stands in the file `url_file`.
+    """
 
     kind: Literal["mcp"]
     argv: Array[Argument] | None = Field(default=None, min_length=1)
     url: HttpUrl | None = None
+    url_file: FilePath | None = None
+    header_files: dict[HeaderName, FilePath] = Field(default_factory=dict[HeaderName, FilePath])
     key: KeyCarrierText = "meta"
     trust_annotations: bool = False
     tools: dict[Tool, ToolTable] = Field(default_factory=dict[Tool, ToolTable])

@@ -9,12 +9,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from driver.config.errors import Problem
+from driver.config.errors import Clash, Found, Problem
 from driver.config.fields import is_loopback
 from driver.config.models import (
     Config,
@@ -35,21 +34,11 @@ from driver.config.providers import (
     ProviderTable,
     ToolTable,
 )
+from driver.config.reaching import REACHING
 from driver.config.sockets import OPERATOR_SOCKET, SOCKET_PATH_BYTES_MAX
 from driver.config.table import Table, tables
 from driver.core.headers import wrong_name
 from driver.core.redaction import covers
-
-
-@dataclass(frozen=True, slots=True)
-class Clash:
-    """Two keys exclude each other: the one to change, and what to do."""
-
-    key: str
-    message: str
-
-
-Found = Clash | None
 
 
 def contradictions(config: Config, *, whole: bool) -> Iterator[Problem]:
@@ -197,25 +186,6 @@ def _model_key_is_safe(supervisor: SupervisorTable) -> Found:
     return Clash("base_url", "http:// sends the key in the clear beyond this machine: use https://")
 
 
-def _server_is_one(provider: ProviderTable) -> Found:
-    if not isinstance(provider, McpProviderTable) or (provider.argv is None) != (provider.url is None):
-        return None
-    both = "both argv and url are set" if provider.argv else "missing, as is url"
-    return Clash("argv", f"{both}; a server is either started (argv) or reached (url): set exactly one")
-
-
-def _children_need_argv(provider: ProviderTable) -> Found:
-    if not isinstance(provider, McpProviderTable) or provider.url is None:
-        return None
-    for_children = {"env": provider.env, "env_files": provider.env_files, "cwd": provider.cwd}
-    given = [key for key, value in for_children.items() if value]
-    return (
-        Clash(given[0], "belongs to a server that is started with argv, and this one has a url")
-        if given
-        else None
-    )
-
-
 def _variables_are_distinct(provider: ProviderTable) -> Found:
     if both := sorted(set(provider.env) & set(provider.env_files)):
         return Clash("env_files", f"{', '.join(both)} stands in env too: keep one")
@@ -231,20 +201,11 @@ def _carrier_suits_kind(provider: ProviderTable) -> Found:
 def _has_place_for(carrier: str, provider: ProviderTable) -> bool:
     match provider:
         case McpProviderTable():
-            return carrier != "header" or provider.url is not None
+            return carrier != "header" or provider.argv is None
         case HttpProviderTable():
             return carrier not in {"meta", "sep3182"}
         case CommandProviderTable():
             return carrier in {"none", "argument"}
-
-
-def _protocol_keeps_its_headers(provider: ProviderTable) -> Found:
-    carrier, _, name = provider.key.partition(":")
-    if not isinstance(provider, McpProviderTable) or carrier != "header":
-        return None
-    if name.lower() in {"accept", "content-type"} or name.lower().startswith("mcp-"):
-        return Clash("key", f'found "{provider.key}", and MCP sends something else in that header')
-    return None
 
 
 def _requests_start_nothing(provider: ProviderTable) -> Found:
@@ -423,11 +384,9 @@ SUPERVISOR: Final = (
     _model_key_is_safe,
 )
 PROVIDER: Final = (
-    _server_is_one,
-    _children_need_argv,
+    *REACHING,
     _variables_are_distinct,
     _carrier_suits_kind,
-    _protocol_keeps_its_headers,
     _requests_start_nothing,
     _key_may_be_a_header,
 )

@@ -19,7 +19,8 @@ from driver.core.expressions import ExpressionError
 from driver.core.templates import MARK, Template, scope
 from driver.providers.command.errors import Refused
 from driver.providers.command.settings import CommandSettings, Program
-from driver.providers.environment import EnvironmentFileUnusable, environment
+from driver.providers.environment import environment
+from driver.providers.value_files import ValueFileUnusable
 from store.records import JsonObject, JsonValue
 
 
@@ -100,7 +101,7 @@ def locate(settings: CommandSettings, filled: Filled) -> Launch:
             stdin=filled.stdin,
             folder=folder,
         )
-    except EnvironmentFileUnusable as error:
+    except ValueFileUnusable as error:
         os.close(folder)
         raise Refused("spawn_failed", str(error)) from error
     except BaseException:
@@ -121,7 +122,7 @@ def examine(settings: CommandSettings, program: Program) -> None:
         first = _literal(words[0]) if isinstance(words, list) else None
         if first is not None and ("/" not in first or program.cwd is None or named is not None):
             _path_of(first, folder, env)
-    except EnvironmentFileUnusable as error:
+    except ValueFileUnusable as error:
         raise Refused("spawn_failed", str(error)) from error
     finally:
         os.close(folder)

@@ -24,7 +24,7 @@ from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskGroup, TaskStatus
 
 from driver.core.attempts import NotSent, Phase, Report, Silence, ToolCall
-from driver.providers.environment import EnvironmentFileUnusable, environment
+from driver.providers.environment import environment
 from driver.providers.http.answers import Answer, report_of
 from driver.providers.http.errors import Refused
 from driver.providers.http.exchange import Exchange
@@ -32,6 +32,7 @@ from driver.providers.http.requests import base_of, request_of
 from driver.providers.http.settings import Endpoint, HttpSettings
 from driver.providers.protocol import LateResults, Progress
 from driver.providers.serving import described
+from driver.providers.value_files import ValueFileUnusable
 from store.records import JsonObject, JsonValue, OperationId
 
 LISTENED_MAX: Final = 256
@@ -165,7 +166,7 @@ class HttpProvider:
             return dict(settings.env)
         try:
             found = await anyio.to_thread.run_sync(environment, settings.env, settings.env_files)
-        except EnvironmentFileUnusable as error:
+        except ValueFileUnusable as error:
             raise Refused("connect_failed", str(error)) from error
         return {name: found[name] for name in (*settings.env, *settings.env_files)}
 

@@ -8,7 +8,8 @@
     listing    the tools that a server lists
     exchange   one request and its reply, and what every wire can do
     stdio      the wire to a child process          http     the wire to a URL
-    child      the process itself                   lines    lines with a cap
+    child      the process itself                   address  where that is, and what is shown there
+    lines      lines with a cap
     pace       whose turn it is when one talks on and on
     sdk        the SDK's side of a wire             jsonrpc  what a message is, and what an answer means
     calls      a tool call as it is sent            tools    the served tool list
@@ -18,6 +19,7 @@ What is raised between these modules; a call's own fate is a `Report`, never an 
 
     ConnectFailed       life      no connection: nothing of any call left
     SpawnFailed         child     no process: nothing of any call left
+    AddressUnusable     address   no address, or nothing to show there: nothing of any call left
     NoList              listing   no answer to `tools/list`: the old list stays, or there is no connection
     ValueError
      ├── LineTooLong    lines     a peer's line is above the cap: the connection ends

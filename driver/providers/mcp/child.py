@@ -32,8 +32,9 @@ import structlog
 from anyio.abc import Process
 
 from driver.core.scrubbing import WHOLE_MIN, Scrubber
-from driver.providers.environment import EnvironmentFileUnusable, environment
+from driver.providers.environment import environment
 from driver.providers.mcp.settings import StdioServer
+from driver.providers.value_files import ValueFileUnusable
 
 POLITE_EXIT_S: Final = 2.0
 """From the end of its stdin until SIGTERM goes to its group."""
@@ -242,7 +243,7 @@ def _prepare(provider: str, server: StdioServer) -> _Launch:
     """Read what the start needs from disk. Runs in a worker thread. Raises `SpawnFailed`."""
     try:
         env = environment(server.env, server.env_files)
-    except EnvironmentFileUnusable as error:
+    except ValueFileUnusable as error:
         raise SpawnFailed(provider, str(error)) from error
     if not server.cwd.is_dir():
         raise SpawnFailed(provider, f"its cwd {server.cwd} is no folder")

@@ -1,6 +1,6 @@
 """The wire to a URL: Streamable HTTP, one POST for each request.
 
-Part of `driver.providers.mcp`; imports its `exchange`, `jsonrpc`, `pace`, `sdk` and `settings`.
+Part of `driver.providers.mcp`; imports its `address`, `exchange`, `jsonrpc`, `pace`, `sdk` and `settings`.
 
 Theory of operation
 -------------------
@@ -28,6 +28,7 @@ from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from driver.core.attempts import HttpStatus, NotSent, Phase, Silence
+from driver.providers.mcp.address import Address, read_address
 from driver.providers.mcp.calls import CLIENT_NAME
 from driver.providers.mcp.exchange import Exchange, Reply, WireWatcher
 from driver.providers.mcp.jsonrpc import (
@@ -116,7 +117,8 @@ class HttpWire:
         self, provider: str, server: HttpServer, answer_max_bytes: int, watcher: WireWatcher
     ) -> None:
         self._provider = provider
-        self._url = httpx2.URL(server.url)
+        self._server = server
+        self._address: Address | None = None
         self._answer_max_bytes = answer_max_bytes
         self._watcher = watcher
         self._client: httpx2.AsyncClient | None = None
@@ -129,11 +131,12 @@ class HttpWire:
         self.ended = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """See `Wire.run`."""
+        """See `Wire.run`. Raises `AddressUnusable` before it has started."""
         try:
+            self._address = await anyio.to_thread.run_sync(read_address, self._provider, self._server)
             # in a worker thread: certificates are read from disk, and the library imports its own parts only
             # now
-            async with await anyio.to_thread.run_sync(_client) as client:
+            async with await anyio.to_thread.run_sync(_client, self._address) as client:
                 self._client = client
                 async with anyio.create_task_group() as tasks:
                     self._tasks = tasks
@@ -300,7 +303,8 @@ class HttpWire:
         return Silence(cause="protocol_error", message=message)
 
     def _failed(self, post: _Post, error: Exception) -> NotSent | Silence:
-        where = f"{self._url.host}:{self._url.port or self._url.scheme}"
+        url = self._there.url
+        where = f"{url.host}:{url.port or url.scheme}"
         detail = str(error) or type(error).__name__
         if not post.begun:
             return NotSent(reason="connect_failed", message=f"cannot connect to {where}: {detail}")
@@ -351,6 +355,11 @@ class HttpWire:
 
     # ------------------------------------------------------------------ HTTP
 
+    @property
+    def _there(self) -> Address:
+        assert self._address is not None, "the wire has not started"
+        return self._address
+
     @asynccontextmanager
     async def _sent(
         self, message: JsonObject, headers: Mapping[str, str], post: _Post | None = None
@@ -359,7 +368,7 @@ class HttpWire:
         extensions = {} if post is None else {"trace": post.trace}
         async with self._client.stream(
             "POST",
-            self._url,
+            self._there.url,
             content=write_message(message),
             headers=self._stamped(message, headers),
             extensions=extensions,
@@ -383,7 +392,7 @@ class HttpWire:
             return
         try:
             with anyio.move_on_after(GOODBYE_S):
-                await client.request("DELETE", self._url, headers=self._stamped({}, {}))
+                await client.request("DELETE", self._there.url, headers=self._stamped({}, {}))
         except (httpx2.HTTPError, OSError) as error:
             log.debug("session_not_ended", provider=self._provider, error=type(error).__name__)
 
@@ -404,7 +413,7 @@ def _forgot_session(status: int, said: Response | FromPeer | Garbage, exchange: 
     )
 
 
-def _client() -> httpx2.AsyncClient:
+def _client(address: Address) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         verify=ssl.create_default_context(),
         trust_env=False,
@@ -419,6 +428,7 @@ def _client() -> httpx2.AsyncClient:
             "accept-encoding": "identity",
             "content-type": "application/json",
             "user-agent": CLIENT_NAME,
+            **address.headers,
         },
     )
 

@@ -47,6 +47,7 @@ from driver.core.attempts import (
 )
 from driver.core.groups import innermost
 from driver.core.identity import definition_digest
+from driver.providers.mcp.address import AddressUnusable
 from driver.providers.mcp.calls import (
     CLIENT_NAME,
     CLIENT_VERSION,
@@ -197,6 +198,8 @@ class Life:
             await tasks.start(self._wire.run)
         except SpawnFailed as error:
             return ConnectFailed(NotSent(reason="spawn_failed", message=str(error)), died=False)
+        except AddressUnusable as error:
+            return ConnectFailed(NotSent(reason="connect_failed", message=str(error)), died=False)
         try:
             async with self._connected():
                 task_status.started()

@@ -44,9 +44,14 @@ class StdioServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServer:
-    """A server behind a URL that speaks Streamable HTTP."""
+    """A server behind a URL that speaks Streamable HTTP.
 
-    url: str
+    `url` is the address, or the file that holds it. Each of `header_files` holds the value of a header that
+    goes with every request. Files are read whenever a connection is opened.
+    """
+
+    url: str | Path
+    header_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,8 @@ def test_what_is_not_there_is_a_warning(tmp_path: Path) -> None:
     text = (
         '[control]\nurl = "wss://h"\nscope = "s"\ntoken_file = "empty"\nca_file = "none.pem"\n'
         'client_cert_file = "folder"\n[providers.p]\nkind = "mcp"\nargv = ["no-such-program"]\n'
-        'cwd = "nowhere"\nenv_files = { T = "empty/t" }\n[providers.q]\nkind = "mcp"\n'
+        'cwd = "nowhere"\nenv_files = { T = "empty/t" }\n[providers.r]\nkind = "mcp"\n'
+        'url_file = "no-address"\nheader_files = { A = "no-header" }\n[providers.q]\nkind = "mcp"\n'
         'argv = ["./no-such-program"]\n'
     )
     result = check(tmp_path, text, "--json")
@@ -81,6 +82,8 @@ def test_what_is_not_there_is_a_warning(tmp_path: Path) -> None:
         ("control", "ca_file"),
         ("control", "client_cert_file"),
         ("providers.p", "env_files.T"),
+        ("providers.r", "url_file"),
+        ("providers.r", "header_files.A"),
         ("providers.p", "cwd"),
         ("providers.p", "argv"),
         ("providers.q", "argv"),

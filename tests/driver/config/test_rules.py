@@ -54,6 +54,24 @@ def clashes(text: str) -> list[str]:
             STDIO + 'env = { A = "x" }\nenv_files = { A = "x" }',
             "[providers.x] env_files: A stands in env too",
         ),
+        (MCP + 'url = "http://h"\nurl_file = "u"', "[providers.x] argv: both url and url_file are set"),
+        (MCP + 'url_file = "u"\ncwd = "."', "[providers.x] cwd: belongs to a server that is started with"),
+        (
+            STDIO + 'header_files = { A = "a" }',
+            "[providers.x] header_files: belongs to a server that is reached",
+        ),
+        (
+            MCP + 'url = "http://h"\nheader_files = { Accept = "a" }',
+            "[providers.x] header_files: sets Accept, in which MCP sends something else",
+        ),
+        (
+            MCP + 'url = "http://h"\nkey = "header:K"\nheader_files = { k = "a" }',
+            "[providers.x] header_files: sets k, which carries the idempotency key",
+        ),
+        (
+            MCP + 'url = "http://h"\nheader_files = { A = "a", a = "b" }',
+            "[providers.x] header_files: has A twice",
+        ),
         (STDIO + 'key = "header:K"', '[providers.x] key: found "header:K"'),
         (MCP + 'url = "http://h"\nkey = "header:Mcp-Method"', '[providers.x] key: found "header:Mcp-Method"'),
         ('[providers.x]\nkind = "command"\nkey = "meta"', '[providers.x] key: found "meta"'),
@@ -138,6 +156,7 @@ def test_a_contradiction_names_the_key_to_change(text: str, expected: str) -> No
         CONTROL + 'url = "wss://h"\nclient_cert_file = "c"',
         '[gateway]\nlisten = "h:1"\ntoken_file = "t"',
         MCP + 'url = "http://h"\nkey = "header:K"',
+        MCP + 'url_file = "address"\nkey = "header:K"\nheader_files = { Authorization = "token" }',
         STDIO + TOOL + "dedupe_horizon_s = 9",
         STDIO + TOOL + 'retry = "same-key"\nidempotent = true\ndedupe_horizon_s = 9',
         STDIO + PROBE + 'tool = "u"\n[providers.x.tools.u]\neffect = "read"',
