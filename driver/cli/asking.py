@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import anyio
 
@@ -26,7 +27,7 @@ from driver.providers.command.provider import CommandProvider
 from driver.providers.http.provider import HttpProvider
 from driver.providers.mcp.provider import McpProvider
 from driver.providers.protocol import Provider
-from store.records import OperationId
+from store.records import JsonObject, OperationId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,10 @@ class Asked:
     providers: tuple[ProviderReport, ...]
     tests: Mapping[str, Tested]
     """By the full name of the tool that is probed; empty where nobody asked for tests."""
+
+
+Listed: TypeAlias = Mapping[str, JsonObject] | NotSent
+"""A server's tools, each with its definition as it came; or why it cannot be asked."""
 
 
 async def ask(config: Config, controls: Controls | None) -> Asked:
@@ -76,6 +81,27 @@ async def _tests(
         known_to_have = controls.by_tool.get(full, ())
         tests[full] = await selftest(provider, probe, read, known_to_have, controls.problem)
     return tests
+
+
+async def listed(config: Config) -> Mapping[str, Listed]:
+    """Return what each MCP server of the configuration lists, by its provider's name.
+
+    Takes as long as the slowest start, which is bounded. A cancellation ends what was started.
+    """
+    found: dict[str, Listed] = {}
+
+    async def list_one(name: str, provider: Provider) -> None:
+        assert isinstance(provider, McpProvider), "only such a server lists tools"
+        async with _running(provider):
+            served = await provider.list_tools()
+            found[name] = (
+                served if isinstance(served, NotSent) else {tool.name: tool.definition for tool in served}
+            )
+
+    async with _somewhere(config) as placed, anyio.create_task_group() as tasks:
+        for name, provider in assembly.providers(placed, _ignore_late).items():
+            tasks.start_soon(list_one, name, provider)
+    return found
 
 
 @asynccontextmanager

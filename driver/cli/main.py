@@ -21,6 +21,7 @@ from driver.config.errors import ConfigError
 
 COMMANDS: Final = {
     # name: (module and attribute, the line in `effectd --help`)
+    "init": ("driver.cli.init:init", "Make a configuration from that of an MCP client."),
     "run": ("driver.cli.run:run", "The daemon."),
     "check": ("driver.cli.check:check", "Validate the configuration and the tool contracts."),
     "status": ("driver.cli.status:status", "How the daemon is."),
