@@ -76,7 +76,7 @@ def _table(written: Written) -> Table:
 def _row(server: Planned, answer: Answer | None) -> tuple[str | Text, ...]:
     if server.provider is None:
         words, style = _FATES[server.fate]
-        return ("–", Text(words, style=style))
+        return ("", Text(words, style=style))
     if answer is None:
         return (server.name, "not asked")
     if answer.proposals is None:

@@ -120,6 +120,7 @@ class _Target:
 @click.pass_context
 def init(
     ctx: click.Context,
+    /,
     source: Path,
     config_file: Path | None,
     state_dir: Path | None,

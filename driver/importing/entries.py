@@ -5,7 +5,7 @@ Part of `driver.importing`, pure: imports its `shapes` and `driver.config.errors
 No mistake quotes a value: it may be a secret.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, TypeAlias, cast
 
@@ -58,18 +58,41 @@ def _word(value: object) -> str:
 def _words(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _wanted("an array of strings")
-    return tuple(_word(item) for item in cast("list[object]", value))
+    items = cast("list[object]", value)
+    return tuple(_all(items, range(len(items)), _word))
 
 
 def _values(value: object) -> dict[str, str]:
     """Variables: true and numbers as a shell would have them, and null for none."""
+    given = {name: item for name, item in _members(value).items() if item is not None}
+    names = [_variable(name) for name in given]
+    return dict(zip(names, _all(given.values(), names, _switch), strict=True))
+
+
+def _headers(value: object) -> dict[str, str]:
+    given = _members(value)
+    names = [_text(name) for name in given]
+    return dict(zip(names, _all(given.values(), names, _word), strict=True))
+
+
+def _members(value: object) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise _wanted("an object of strings")
-    return {
-        _variable(name): _switch(item)
-        for name, item in cast("dict[str, object]", value).items()
-        if item is not None
-    }
+    return cast("dict[str, object]", value)
+
+
+def _all(items: Iterable[object], names: Iterable[object], read: Callable[[object], str]) -> list[str]:
+    """Return what is read of each item. Raises one error that has the names of all that are wrong."""
+    found: list[str] = []
+    wrong: list[str] = []
+    for name, item in zip(names, items, strict=True):
+        try:
+            found.append(read(item))
+        except PydanticCustomError:
+            wrong.append(str(name))
+    if wrong:
+        raise _wanted(f"a string at {', '.join(wrong)}")
+    return found
 
 
 def _variable(name: str) -> str:
@@ -80,12 +103,6 @@ def _variable(name: str) -> str:
 
 def _switch(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else _word(value)
-
-
-def _headers(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise _wanted("an object of strings")
-    return {_text(name): _word(item) for name, item in cast("dict[str, object]", value).items()}
 
 
 def _forwarded(value: object) -> tuple[str, ...]:
@@ -183,10 +200,11 @@ class Server:
 
 def read_server(raw: Raw) -> Server | tuple[Problem, ...]:
     """Return the server, or every mistake in it."""
-    if not isinstance(raw.value, dict):
+    value = raw.value
+    if not isinstance(value, dict):
         return (Problem(table=raw.place, key=None, message="an object is needed"),)
     try:
-        entry = _Entry.model_validate(raw.value)
+        entry = _Entry.model_validate(cast("object", value))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
         return tuple(dict.fromkeys(_problem(raw, detail) for detail in details))
@@ -205,7 +223,7 @@ def _server(raw: Raw, entry: _Entry) -> Server:
     forwarded = {name: f"${{{name}}}" for name in entry.env_vars or ()}
     return Server(
         raw=raw,
-        transport=_transport(raw, entry),
+        transport=_transport(entry),
         enabled=entry.disabled is not True and entry.enabled is not False,
         words=(*command.words, *(entry.args or ())),
         env={**forwarded, **command.env, **(entry.env or {})},
@@ -226,11 +244,11 @@ def _all_headers(entry: _Entry) -> Mapping[str, str]:
     return {**named, **(entry.headers or {}), **authorization}
 
 
-def _transport(raw: Raw, entry: _Entry) -> Transport:
+def _transport(entry: _Entry) -> Transport:
     """What the client would speak. Where it says nothing of that, what there is decides."""
     has_words = entry.command is not None and any(entry.command.words)
     if entry.transport is not None:
-        spoken = _SPEAKS.get(entry.transport.lower(), "other")
+        spoken: Transport = _SPEAKS.get(entry.transport.lower(), "other")
         given = has_words if spoken == "stdio" else bool(entry.url)
         return spoken if given or spoken == "other" else "none"
     if has_words:
@@ -245,8 +263,8 @@ def _notes(entry: _Entry) -> Iterator[str]:
         yield "the client showed only some of its tools to the agent (a list in its file): effectd serves all"
     if entry.unasked:
         yield (
-            "the client let the agent call tools without asking: whether a call needs a person is now decided "
-            'by approval = "required" in a contract, beside what the client asks'
+            "the client let the agent call tools without asking: whether a call needs a person is decided by "
+            'approval = "required" in its contract now, beside what the client asks'
         )
     extra = sorted(set(entry.model_extra or {}) - _QUIET)
     if extra:

@@ -41,8 +41,9 @@ class TargetExists(ImportRefused):
     def __init__(self, existing: Sequence[Path]) -> None:
         self.path = existing[0]
         self.existing = tuple(existing)
-        named = ", ".join(printable(str(path)) for path in existing)
+        others = len(existing) - 1
+        more = f" (and {others} more)" if others else ""
         super().__init__(
-            f"{named} exists already, and nothing was written: name another file with --config, "
-            "or replace it with --force"
+            f"{printable(str(self.path))}{more} exists already, and nothing was written: name another file "
+            "with --config, or replace what is there with --force"
         )

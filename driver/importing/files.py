@@ -8,7 +8,7 @@ there is no moment at which it is half there, or others may read it.
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -25,9 +25,7 @@ def read_source(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(SOURCE_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise SourceUnreadable(
-            path, "there is no such file; name the client's own with --from FILE"
-        ) from None
+        raise SourceUnreadable(path, "there is no such file; name yours with --from FILE") from None
     except IsADirectoryError:
         raise SourceUnreadable(path, "is a folder; name the client's file in it with --from FILE") from None
     except (OSError, ValueError) as error:
@@ -48,7 +46,7 @@ def refuse_existing(paths: Iterable[Path]) -> None:
 
 
 @contextmanager
-def secrets_written(folder: Path, contents: Mapping[str, str], *, force: bool) -> Iterator[None]:
+def secrets_written(folder: Path, contents: Mapping[str, str], *, force: bool) -> Generator[None]:
     """Write each content, with a newline behind it, into `folder` (0700), and keep them if the body succeeds.
 
     Where the body raises, those that were not there before are removed again. Raises OSError, and

@@ -16,9 +16,9 @@ _TRAILING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*(?:"|$)|,(?=\s*[}\]])', re.MUL
 class NotJson(Exception):
     """The text is no JSON; `detail` says where and why, and quotes nothing."""
 
-    def __init__(self, detail: str) -> None:
-        self.detail = detail
-        super().__init__(detail)
+    def __init__(self, where: str, reason: str) -> None:
+        self.detail = f"{where}: {reason}" if where else reason
+        super().__init__(self.detail)
 
 
 class Members(dict[str, object]):
@@ -33,11 +33,11 @@ def read_json(text: str) -> object:
     try:
         value: object = json.loads(plain, object_pairs_hook=_members)
     except json.JSONDecodeError as error:
-        raise NotJson(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise NotJson(f"line {error.lineno}, column {error.colno}", error.msg) from None  # noqa: TRY003 - where it is, and why
     except RecursionError:
-        raise NotJson("it is nested too deeply") from None
+        raise NotJson("", "it is nested too deeply") from None
     except ValueError:
-        raise NotJson("it has a number of very many digits") from None
+        raise NotJson("", "it has a number of very many digits") from None
     return value
 
 

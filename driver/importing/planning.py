@@ -103,7 +103,8 @@ def plan(
     """
     planner = _Planner(around, variables)
     unknown = skipped - {raw.name for raw in document.servers}
-    problems = [
+    problems = [*document.problems]
+    problems += [
         Problem(table=(), key=None, message=f"--skip {name}: there is no server of that name")
         for name in sorted(unknown)
     ]

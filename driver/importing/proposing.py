@@ -23,9 +23,9 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _DESTROYS: Final = frozenset(
     {
         "book", "buy", "cancel", "charge", "delete", "destroy", "drop", "email", "erase", "invite", "kill",
-        "merge", "notify", "order", "pay", "payout", "post", "publish", "purchase", "purge", "refund", "remove",
-        "reply", "revoke", "send", "sign", "sms", "submit", "terminate", "transfer", "trash", "truncate",
-        "unpublish", "wipe", "withdraw",
+        "merge", "notify", "order", "pay", "payout", "post", "publish", "purchase", "purge", "refund",
+        "remove", "reply", "revoke", "send", "sign", "sms", "submit", "terminate", "transfer", "trash",
+        "truncate", "unpublish", "wipe", "withdraw",
     }
 )  # fmt: skip
 """Verbs after which nothing is as before, or somebody else has heard of it."""

@@ -13,7 +13,6 @@ from driver.importing.proposing import Proposal, Proposals
 
 LISTED_MAX: Final = 60
 """Names in one comment."""
-_LINE_CHARS: Final = 110
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +38,15 @@ def render(plan: Plan, folders: Folders, answers: Mapping[str, Answer]) -> str:
     for server in plan.servers:
         lines.append("")
         if server.provider is None:
-            lines.append(toml.comment(f"{server.source}: not taken over, because {server.reason}."))
+            lines.extend(toml.sentences(f"{server.source}: not taken over, because {server.reason}."))
         else:
             lines.extend(_provider(server, server.provider, folders, answers.get(server.name)))
     return "\n".join(lines) + "\n"
 
 
 def _head(plan: Plan) -> Iterator[str]:
-    yield toml.comment(
-        f"Made by effectd init from {plan.source.name}. It is yours now: read it, and change it."
-    )
-    yield toml.comment(
-        "What each key means stands in docs/configuration.md; effectd check --connect looks at it."
-    )
+    yield toml.comment(f"Made by effectd init from {plan.source.name}. It is yours now: read it, change it.")
+    yield toml.comment("effectd check --connect holds it against what the servers serve.")
 
 
 def _driver(folders: Folders) -> Iterator[str]:
@@ -60,8 +55,9 @@ def _driver(folders: Folders) -> Iterator[str]:
         if folder is not None:
             yield f"{key} = {toml.string(folder)}"
     yield toml.comment(
-        "With it, whoever runs the agent may approve its calls, and so may the agent, if it has a shell:"
+        "If the agent runs as your own user, you can approve its calls only with the next line. So can"
     )
+    yield toml.comment("it, then, where it has a shell.")
     yield toml.comment("allow_self_approval = true")
 
 
@@ -73,9 +69,9 @@ def _provider(server: Planned, provider: Provider, folders: Folders, answer: Ans
     if server.name != server.source:
         yield toml.comment(f"{server.source}, in the client's file.")
     for note in server.notes:
-        yield toml.comment(f"Note: {note}.")
+        yield from toml.sentences(f"Note: {note}.")
     if answer is not None and answer.error is not None:
-        yield toml.comment(f"It did not answer when it was imported: {answer.error}")
+        yield from toml.sentences(f"It did not answer when it was imported: {answer.error}")
     yield f"[providers.{server.name}]"
     yield 'kind = "mcp"'
     yield from _keys(provider, folders)
@@ -115,9 +111,7 @@ def _contracts(name: str, proposals: Proposals) -> Iterator[str]:
         yield 'effect = "read"'
     if maybe := proposals.of("maybe-read"):
         yield ""
-        yield toml.comment(
-            "Do these change nothing at all? Then take the # away: reads may always run again."
-        )
+        yield toml.comment("Do these change nothing at all? Then take the # away: reads may run at any time.")
         for proposal in maybe:
             yield from _maybe(name, proposal)
     yield from _others(proposals)
@@ -141,7 +135,7 @@ def _others(proposals: Proposals) -> Iterator[str]:
 def _wrapped(names: tuple[str, ...]) -> Iterator[str]:
     line = ""
     for name in names[:LISTED_MAX]:
-        if line and len(line) + len(name) > _LINE_CHARS:
+        if line and len(line) + len(name) > toml.LINE_CHARS:
             yield toml.comment(f"{line},")
             line = ""
         line = f"{line}, {name}" if line else name

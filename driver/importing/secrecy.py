@@ -63,7 +63,7 @@ class Word:
 
 
 def is_switch(name: str, value: str) -> bool:
-    """Whether the variable `name` may be shown with its value: it is empty, a flag, a level or a small number."""
+    """Whether the variable `name` may be shown with its value: none, a flag, a level or a small number."""
     if not value:
         return True
     harmless = value.lower() in _SWITCHES or _SMALL_NUMBER.fullmatch(value) is not None

@@ -2,7 +2,7 @@
 
 Part of `driver.importing`, pure: imports its `errors` and `jsonc`, and `driver.config.errors`.
 
-    {"mcpServers": {NAME: …}}                     Claude Desktop, Claude Code, Cursor, Windsurf, Cline, Gemini, …
+    {"mcpServers": {NAME: …}}                     Claude Desktop, Claude Code, Cursor, Cline, Gemini, …
     {"projects": {FOLDER: {"mcpServers": …}}}     Claude Code, for each project
     {"servers": {NAME: …}, "inputs": […]}         VS Code; in its settings within "mcp"
     {"context_servers": {NAME: …}}                Zed
@@ -49,11 +49,15 @@ class Raw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """All servers of a file, in its order. `inputs` are values that the client would ask for, with why."""
+    """All servers of a file, in its order. `inputs` are values that the client would ask for, with why.
+
+    `problems` are the mistakes that were found on the way to them.
+    """
 
     path: Path
     form: Form
     servers: tuple[Raw, ...]
+    problems: tuple[Problem, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -72,13 +76,11 @@ def read_document(text: str, path: Path) -> Document:
     """
     top = _top(text, path)
     found = list(_found(top))
-    problems = [*_wrong(found), *_repeated(found)]
+    problems = (*_wrong(found), *_repeated(found))
     servers = tuple(raw for one in found for raw in _servers(one))
-    if not servers and not problems:
-        problems.append(_nothing_found())
-    if problems:
-        raise SourceInvalid(path, problems)
-    return Document(path=path, form=found[0].form, servers=servers, inputs=_inputs(top))
+    if not servers:
+        raise SourceInvalid(path, problems or [_nothing_found()])
+    return Document(path=path, form=found[0].form, servers=servers, problems=problems, inputs=_inputs(top))
 
 
 def _top(text: str, path: Path) -> Mapping[str, object]:
@@ -151,17 +153,18 @@ def _bare(top: Mapping[str, object]) -> bool:
 
 
 def _servers(found: _Found) -> Iterator[Raw]:
-    if isinstance(found.value, list):
-        for position, item in enumerate(cast("list[object]", found.value)):
+    value = found.value
+    if isinstance(value, list):
+        for position, item in enumerate(cast("list[object]", value)):
             yield Raw(
                 name=_name(item) or f"server-{position + 1}",
                 place=(*found.place, str(position)),
                 value=item,
                 folder=found.folder,
             )
-    elif isinstance(found.value, dict):
-        for name, value in cast("dict[str, object]", found.value).items():
-            yield Raw(name=name, place=(*found.place, name), value=value, folder=found.folder)
+    elif isinstance(value, dict):
+        for name, item in cast("dict[str, object]", value).items():
+            yield Raw(name=name, place=(*found.place, name), value=item, folder=found.folder)
 
 
 def _name(item: object) -> str | None:

@@ -4,9 +4,13 @@ Part of `driver.importing`, pure: imports `driver.config.errors`.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from driver.config.errors import printable, toml_name
+
+LINE_CHARS: Final = 110
 
 
 def string(text: str) -> str:
@@ -33,3 +37,10 @@ def table(members: Mapping[str, str]) -> str:
 def comment(text: str) -> str:
     """Return `text` as one line that TOML passes over, whatever it holds."""
     return f"# {printable(text)}".rstrip()
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield `text` as comments of no more than `LINE_CHARS`, unless a word is longer."""
+    width = LINE_CHARS - len("# ")
+    lines = textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False)
+    yield from (f"# {line}" for line in lines)
