@@ -58,20 +58,21 @@ def expand(text: str, around: Surroundings, own: Mapping[str, str]) -> Expanded:
     foreign = False
     missing: list[str] = []
 
-    def fill(name: str) -> str | None:
+    def fill(name: str) -> str:
         nonlocal foreign
         if (folder := _folders(around).get(name)) is not None:
             return folder
-        foreign = foreign or name.removeprefix("env:") not in _KNOWN_TO_ALL
         found = _value(name, around, own)
+        foreign = foreign or (found is not None and name.removeprefix("env:") not in _KNOWN_TO_ALL)
+        found = _default(name) if found is None else found
         if found is None:
             missing.append(_what_to_do(name, around))
-        return found
+        return found or ""
 
     if whole := _WHOLE.fullmatch(text):
-        filled = fill(whole[1]) or ""
-        return Expanded(text=filled, foreign=foreign, missing=tuple(missing))
-    filled = _PLACEHOLDER.sub(lambda found: fill(found["name"] or found["curly"] or "") or "", text)
+        filled = fill(whole[1])
+    else:
+        filled = _PLACEHOLDER.sub(lambda found: fill(found["name"] or found["curly"] or ""), text)
     return Expanded(text=filled, foreign=foreign, missing=tuple(dict.fromkeys(missing)))
 
 
@@ -89,13 +90,19 @@ def _folders(around: Surroundings) -> Mapping[str, str]:
 
 
 def _value(name: str, around: Surroundings, own: Mapping[str, str]) -> str | None:
+    """What a variable holds that `name` asks for; an empty one is none where there is a default."""
     if name.startswith("input:"):
         return around.variables.get(input_variable(name.removeprefix("input:")))
     if match := _NAME.fullmatch(name):
         return own.get(match[1], around.variables.get(match[1]))
     if match := _WITH_DEFAULT.fullmatch(name):
-        return own.get(match[1]) or around.variables.get(match[1]) or match[2]
+        return own.get(match[1]) or around.variables.get(match[1]) or None
     return None
+
+
+def _default(name: str) -> str | None:
+    match = _WITH_DEFAULT.fullmatch(name)
+    return None if match is None else match[2]
 
 
 def _what_to_do(name: str, around: Surroundings) -> str:
