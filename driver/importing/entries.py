@@ -44,9 +44,13 @@ def _wanted(what: str) -> PydanticCustomError:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise _wanted("a string")
-    if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+    if "\0" in value or not _is_text(value):
         raise _wanted("a string without zero bytes and halves of surrogate pairs")
     return value
+
+
+def _is_text(value: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _word(value: object) -> str:
@@ -203,8 +207,13 @@ def read_server(raw: Raw) -> Server | tuple[Problem, ...]:
     value = raw.value
     if not isinstance(value, dict):
         return (Problem(table=raw.place, key=None, message="an object is needed"),)
+    members = cast("dict[str, object]", value)
+    if not all(_is_text(key) for key in members):
+        return (
+            Problem(table=raw.place, key=None, message="keys without halves of surrogate pairs are needed"),
+        )
     try:
-        entry = _Entry.model_validate(cast("object", value))
+        entry = _Entry.model_validate(members)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
         return tuple(dict.fromkeys(_problem(raw, detail) for detail in details))

@@ -68,7 +68,9 @@ class Proposals:
 
 def propose(served: Mapping[str, JsonObject], *, trust_annotations: bool) -> Proposals:
     """Return what is proposed for the tools `served`, each with its definition as its server lists it."""
-    named = sorted(name for name in served if len(name) <= TOOL_CHARS_MAX and name.isprintable())
+    named = sorted(
+        name for name in served if len(name) <= TOOL_CHARS_MAX and name.strip() and name.isprintable()
+    )
     contracts: list[Proposal] = []
     others: list[str] = []
     for name in named:
@@ -92,13 +94,9 @@ def _proposal(name: str, hints: JsonObject, *, trust_annotations: bool) -> Propo
     if verb is not None and not believed:
         return Proposal(tool=name, kind="once-per-run", why=f'its name says "{verb}"{_beside(hints)}')
     if reads:
-        return Proposal(
-            tool=name, kind="maybe-read", why="readOnlyHint is true, which is a hint and no proof"
-        )
+        return Proposal(tool=name, kind="maybe-read", why="readOnlyHint is true: no proof")
     if words and words[0] in _READS and hints.get("readOnlyHint") is not False:
-        return Proposal(
-            tool=name, kind="maybe-read", why=f'its name begins with "{words[0]}", which is no proof'
-        )
+        return Proposal(tool=name, kind="maybe-read", why=f'its name begins with "{words[0]}": no proof')
     return None
 
 

@@ -33,6 +33,8 @@ NAMES: Final[Mapping[str, Form]] = {
 }
 _INSIDE: Final = ("command", "url", "httpUrl", "serverUrl")
 """What only a server's own table has."""
+_TOML: Final = ".toml"
+_SUFFIXES: Final = (_TOML, ".json", ".jsonc")
 _LOCAL_OR_REMOTE: Final = ("local", "remote")
 
 
@@ -84,7 +86,7 @@ def read_document(text: str, path: Path) -> Document:
 
 
 def _top(text: str, path: Path) -> Mapping[str, object]:
-    if path.suffix.lower() == ".toml" or _begins_like_toml(text):
+    if _is_toml(text, path):
         return _toml(text, path)
     try:
         value = read_json(text)
@@ -95,10 +97,12 @@ def _top(text: str, path: Path) -> Mapping[str, object]:
     return cast("Mapping[str, object]", value)
 
 
-def _begins_like_toml(text: str) -> bool:
-    """JSON's object begins with a brace, behind comments of its own kind."""
-    first = text.lstrip()
-    return bool(first) and not first.startswith(("{", "/", '"')) and ("=" in first or "\n[" in f"\n{first}")
+def _is_toml(text: str, path: Path) -> bool:
+    """As its name says; where that says nothing, JSON begins with a brace or a comment of its own."""
+    suffix = path.suffix.lower()
+    if suffix in _SUFFIXES:
+        return suffix == _TOML
+    return not text.lstrip().startswith(("{", "/"))
 
 
 def _toml(text: str, path: Path) -> Mapping[str, object]:
