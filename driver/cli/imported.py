@@ -51,6 +51,8 @@ def lines(written: Written) -> Iterator[RenderableType]:
     for server in written.plan.servers:
         for said in _said(server, written.answers.get(server.name)):
             yield Text.assemble(("note     ", "yellow"), plain(f"{server.name}: {said}"))
+    if any(answer.error is not None for answer in written.answers.values()):
+        yield Text("To see why a server does not answer, start it by hand: what it prints is not shown here.")
     yield Text(f"\nIn the client's file, put this in place of the servers above:\n\n{written.block}\n")
     yield Text("--run names one piece of work: equal calls are told apart by it. Change it for the next one.")
     yield Text(f"\nNext:\n\n{_next(written)}")

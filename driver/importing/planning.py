@@ -340,6 +340,6 @@ def _home(text: str, around: Surroundings) -> str:
 def project(path: Path, home: Path) -> Path | None:
     """Return the folder of the project that a client's file at the absolute `path` belongs to, if it does."""
     folder = path.parent
-    if path.name in _OF_PROJECTS and folder != home:
+    if path.name in _OF_PROJECTS:
         return folder
     return folder.parent if folder.name.startswith(".") and folder.parent != home else None

@@ -1,16 +1,11 @@
 """The first five minutes: from a client's file to a call through the gateway, with nothing in between."""
 
 import json
-import os
 import re
-import socket
-import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import anyio
 import pytest
@@ -18,35 +13,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.servers import counter_mcp
+from tests.system.real import EFFECTD, daemon, run
 
 pytestmark = pytest.mark.anyio
-
-EFFECTD: Final = Path(sys.executable).with_name("effectd")
-PATIENCE_S: Final = 60
-
-
-def run(*words: "str | Path") -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end."""
-    return subprocess.run([EFFECTD, *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-
-
-@contextmanager
-def daemon(config: Path) -> Generator[None]:
-    """Run the daemon; the body begins when it is ready."""
-    folder = config.parent
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, (folder / "log").open("wb") as log:
-        channel.bind(str(folder / "notify"))
-        channel.settimeout(PATIENCE_S)
-        environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify")}
-        words = [str(EFFECTD), "run", "--config", str(config)]
-        with subprocess.Popen(words, env=environment, stdout=log, stderr=log) as process:
-            try:
-                while b"READY=1" not in channel.recv(4_096):
-                    pass
-                yield
-            finally:
-                process.terminate()
-                process.wait(PATIENCE_S)
 
 
 async def test_a_clients_file_becomes_calls_through_the_journal() -> None:
@@ -70,7 +39,7 @@ async def test_a_clients_file_becomes_calls_through_the_journal() -> None:
         block = re.search(r"^\{.+?^\}", made.stdout, re.MULTILINE | re.DOTALL)
         assert block is not None
         entry: dict[str, Any] = json.loads(block[0])["mcpServers"]["effectd"]
-        with daemon(config):
+        with daemon(config, folder / "log"):
             server = StdioServerParameters(command=entry["command"], args=entry["args"])
             async with Client(stdio_client(server)) as client:
                 tools = {tool.name for tool in (await client.list_tools()).tools}
