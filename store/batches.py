@@ -58,6 +58,14 @@ _READS: Final = frozenset(
 )
 """Statements that change nothing, so that nothing of them has to be undone."""
 
+OF_A_STATEMENT: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    sqlite3.NotSupportedError,
+)
+"""What SQLite says of a statement, not of the disk: it fails the unit that made it."""
+
 _Write = tuple[int, Row]
 """The seq of the event, and the parameters."""
 _Change = tuple[dict[Any, Any], object, object]
@@ -429,7 +437,7 @@ class Batches(Ledger):
         """Write rows of several units: what is wrong with one of them is not the present unit's error."""
         try:
             self.connection.executemany(STATEMENTS[name], self._parameters(writes))
-        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+        except OF_A_STATEMENT as error:
             detail = f"{name}, of rows that waited: {error}"
             raise JournalFailed(during="a statement", detail=detail) from error
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from store import files
-from store.batches import Batches
+from store.batches import OF_A_STATEMENT, Batches
 from store.connection import PAGE_BYTES
 from store.erasure import Debt, debt, erase
 from store.errors import JournalFailed
@@ -42,14 +42,6 @@ ERASING_AT_CLOSE: Final = 64
 """Commits that a close makes to erase what is due, about a second. The next life erases the rest."""
 _PAGES_A_COMMIT: Final = 12.0
 """A first guess; later the last checkpoint tells."""
-
-_HARMLESS: Final = (
-    sqlite3.IntegrityError,
-    sqlite3.DataError,
-    sqlite3.ProgrammingError,
-    sqlite3.NotSupportedError,
-)
-"""What SQLite says of a statement, not of the disk: it fails the unit that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +98,7 @@ def is_fatal(error: BaseException) -> bool:
     """Whether an error says that the journal can no longer be relied on."""
     if isinstance(error, JournalFailed):
         return True
-    return isinstance(error, sqlite3.Error) and not isinstance(error, _HARMLESS)
+    return isinstance(error, sqlite3.Error) and not isinstance(error, OF_A_STATEMENT)
 
 
 def failure(error: sqlite3.Error, during: str) -> JournalFailed:

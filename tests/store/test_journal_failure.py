@@ -282,14 +282,15 @@ async def test_a_task_may_start_the_journal_and_others_use_it(opened: Open) -> N
         tasks.cancel_scope.cancel()
 
 
-async def test_a_row_that_cannot_be_written_is_nobody_elses_error(opened: Open) -> None:
+@pytest.mark.parametrize("digest", [b"", object()], ids=["its key is taken", "no value of SQLite's"])
+async def test_a_row_that_cannot_be_written_is_nobody_elses_error(opened: Open, digest: object) -> None:
     """What waits of one unit fails the commit, and neither the unit that has it written nor none at all."""
     told: list[JournalFailed] = []
 
     def leave_a_row(tx: Transaction) -> None:
         tx.append(accepted(1))
         for _ in range(2):  # its key can be there once
-            tx.writing().write("insert_payload", (1, b"", None, b"", None))
+            tx.writing().write("insert_payload", (1, digest, None, b"", None))
 
     def have_it_written(tx: Transaction) -> None:
         tx.writing().execute("delete_erasure", (4711,))
