@@ -46,20 +46,6 @@ class Head:
     counts: Mapping[State, int]
     """How many operations are in each state. Every state is present."""
 
-    def moved(self, before: State | None, after: State | None) -> "Head":
-        """Return the head with one operation counted under `after`, and no longer under `before`.
-
-        None: it was not there before, or is there no longer.
-        """
-        if before is after:
-            return self
-        counts = dict(self.counts)
-        if before is not None:
-            counts[before] -= 1
-        if after is not None:
-            counts[after] += 1
-        return replace(self, counts=counts)
-
     def snapshot(self) -> "Head":
         """Return the head as it is now, for whoever is to keep it."""
         return replace(self, counts=dict(self.counts))

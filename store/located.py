@@ -68,6 +68,11 @@ class RunRow(NamedTuple):
         )
 
 
+def run_record(row: Row) -> RunRecord:
+    """Return the run of a row that has the columns of `RunRow`, the last one left out or not."""
+    return RunRow(*row).record
+
+
 def command_row(row: Row) -> CommandRow:
     """Return the command of a row of `command_rows`."""
     (

@@ -34,6 +34,7 @@ from datetime import timedelta
 from typing import Final
 
 from store import pieces
+from store.batches import Batches
 from store.connection import PAGE_BYTES
 from store.events import SupervisorVerdict
 from store.head import Ledger, row_digest
@@ -365,11 +366,11 @@ def _open_gap(ledger: Ledger, first: int, last: int) -> None:
     ledger.execute("insert_gap", (first, last, chain, row_digest(first, last, chain)))
 
 
-def _delete_operation(ledger: Ledger, row: OperationRow) -> None:
+def _delete_operation(ledger: Batches, row: OperationRow) -> None:
     for statement in ("delete_attempts", "delete_evidence", "delete_observations", "delete_operation"):
         ledger.execute(statement, (row.id,))
     ledger.execute("uncount_in_run", (row.run,))
-    ledger.head = ledger.head.moved(row.record.state, None)
+    ledger.move(row.record.state, None)
 
 
 def _forget_run(ledger: Ledger, run: int) -> list[int]:

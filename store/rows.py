@@ -10,7 +10,6 @@ from store.records import (
     EvidenceRecord,
     OperationId,
     PrunedTwin,
-    RunRecord,
     StoredEvent,
     Tombstone,
 )
@@ -81,20 +80,6 @@ def pruned_twin_row(row: Row) -> PrunedTwin:
         effect=judgement.effect,
         effect_by=judgement.by,
         guards=guards(standing),
-    )
-
-
-def run_row(row: Row) -> RunRecord:
-    """Return a run; its place in the table stands first in the row."""
-    _, run_id, ended, outcome, operations, unsettled, first_at, last_at = row
-    return RunRecord(
-        run_id=run_id,
-        ended=bool(ended),
-        outcome=outcome,
-        operations=operations,
-        unsettled=unsettled,
-        first_at=first_at,
-        last_at=last_at,
     )
 
 

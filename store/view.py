@@ -16,7 +16,7 @@ from store.delegation import Delegation, delegation
 from store.erasure import is_erased
 from store.head import Ledger
 from store.lifecycle import State
-from store.located import Row, command_row, operation_row
+from store.located import Row, command_row, operation_row, run_record
 from store.paths import as_paths
 from store.plans import plan
 from store.records import (
@@ -45,7 +45,7 @@ from store.records import (
     TriageRecord,
     Twin,
 )
-from store.rows import attempt_row, event_row, evidence_row, run_row, tombstone_row
+from store.rows import attempt_row, event_row, evidence_row, tombstone_row
 from store.tables import find_command, find_operation
 from store.twins import twins
 
@@ -302,7 +302,7 @@ class View:
         """Return a page of runs, the one that began last first."""
         count = _bounded(limit)
         rows = self.ledger.execute("runs_before", (_EVER if before is None else before, count + 1)).fetchall()
-        return _page(rows, count, run_row)
+        return _page(rows, count, run_record)
 
     def resumed(self, run_id: RunId) -> tuple[RunId, ...]:
         """Return the runs that this one resumes, directly or through others, at most `RESUMED_MAX`."""
@@ -322,7 +322,7 @@ class View:
         """
         count = _bounded(limit)
         rows = self.ledger.execute("unsettled_runs", (after, count + 1)).fetchall()
-        return _page(rows, count, run_row)
+        return _page(rows, count, run_record)
 
     def unsettled_of_run(self, run_id: RunId, limit: int) -> tuple[OperationRecord, ...]:
         """Return the unsettled operations of a run, oldest first."""
