@@ -7,12 +7,10 @@ the era that has none, that of the client's name. Nobody asks again here when an
 as delivered when it was written to its end, to a connection that was still there, and guards until then.
 """
 
-import asyncio
 import hashlib
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -26,9 +24,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn import Config, Server
+from uvicorn import Config
 
 from driver.core.identity import is_id
+from driver.embedded import EmbeddedServer
 from driver.gateway.calls import Calls, Delivered
 from driver.gateway.errors import AddressUnusable
 from driver.gateway.front import Context, Front
@@ -137,8 +136,9 @@ class Http:
         """Listen until cancelled. Raises `AddressUnusable` before it has started."""
         listener = self._bind()
         async with self._manager.run():
-            server = _Server(_config(self._handle, self._limits))
+            server = EmbeddedServer(_config(self._handle, self._limits))
             try:
+                listener.listen(BACKLOG)
                 await server.serve_on(listener, task_status=task_status)
             finally:
                 listener.close()
@@ -216,32 +216,6 @@ def turn_of(ctx: Context) -> HttpTurn:
     turn = ctx.request.scope[TURN]
     assert isinstance(turn, HttpTurn)
     return turn
-
-
-class _Server(Server):
-    """uvicorn's server without its signal handlers (the daemon has its own) and without its clock."""
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Leave the process's signals alone."""
-        yield
-
-    async def serve_on(
-        self, listener: socket.socket, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Serve `listener` until cancelled, then end what is open."""
-        self.config.load()
-        self.lifespan = self.config.lifespan_class(self.config)
-        listener.listen(BACKLOG)
-        await self.startup(sockets=[listener])
-        try:
-            task_status.started()
-            await anyio.sleep_forever()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.shutdown(sockets=[listener])
-                if self.server_state.tasks:
-                    await asyncio.wait(self.server_state.tasks, timeout=1)
 
 
 def _config(app: Callable[[Scope, Receive, Send], Awaitable[None]], limits: GatewayLimits) -> Config:

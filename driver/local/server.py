@@ -1,20 +1,21 @@
 """Serves the local API on both sockets for as long as the daemon lives.
 
-Part of `driver.local`; imports anyio, uvicorn, starlette and its own siblings.
+Part of `driver.local`; imports anyio, uvicorn, starlette, `driver.embedded` and its own siblings.
 """
 
-import asyncio
 import math
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
 import structlog
 from anyio import to_thread
 from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
-from uvicorn import Config, Server
+from uvicorn import Config
 
+from driver.embedded import EmbeddedServer
 from driver.local import app
 from driver.local.connection import Connection, protocol_of
 from driver.local.gate import Gate, Permit
@@ -48,8 +49,12 @@ async def serve_local(
         _listening(settings, Permit.ALL) as operator,
         anyio.create_task_group() as tasks,
     ):
-        await tasks.start(_LocalServer(Gate(api, Permit.READ, settings.limits), service).serve_on, inspect)
-        await tasks.start(_LocalServer(Gate(api, Permit.ALL, settings.limits), service).serve_on, operator)
+        await tasks.start(
+            _LocalServer(Gate(api, Permit.READ, settings.limits), service).serve_on, inspect.socket
+        )
+        await tasks.start(
+            _LocalServer(Gate(api, Permit.ALL, settings.limits), service).serve_on, operator.socket
+        )
         _log.info("local_api_listening", inspect=str(inspect.path), operator=str(operator.path))
         task_status.started()
 
@@ -70,45 +75,21 @@ async def _listening(settings: LocalSettings, permit: Permit) -> AsyncGenerator[
             await to_thread.run_sync(listener.close)
 
 
-class _LocalServer(Server):
-    """uvicorn's server without its signal handlers (the daemon has its own) and without its clock.
-
-    uvicorn's own main loop wakes ten times a second to look for signals and to write the date; there is
-    nothing of that here to do, and an idle daemon should be idle.
-    """
+class _LocalServer(EmbeddedServer):
+    """Tells the streams when it ends, and cuts off who does not read then."""
 
     def __init__(self, gate: ASGIApp, service: Service) -> None:
         self._service = service
         super().__init__(_config(gate, service.limits))
 
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Leave the process's signals alone."""
-        yield
-
-    async def serve_on(
-        self, listener: Listener, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Serve `listener` until cancelled, then shut down within bounds."""
-        self.config.load()
-        self.lifespan = self.config.lifespan_class(self.config)
-        await self.startup(sockets=[listener.socket])
-        try:
-            task_status.started()
-            await anyio.sleep_forever()
-        finally:
-            self._service.closing.set()
-            with anyio.CancelScope(shield=True):
-                await self._end(listener)
-
-    async def _end(self, listener: Listener) -> None:
+    async def end(self, listener: socket.socket) -> None:
         """Let uvicorn wait `drain_s` and cancel what still answers; cut off who does not read."""
-        await self.shutdown(sockets=[listener.socket])
+        self._service.closing.set()
+        await self.shutdown(sockets=[listener])
         for connection in list(self.server_state.connections):
             assert isinstance(connection, Connection)
             connection.transport.abort()
-        if self.server_state.tasks:
-            await asyncio.wait(self.server_state.tasks, timeout=self._service.limits.drain_s)
+        await self.rest(self._service.limits.drain_s)
 
 
 def _config(gate: ASGIApp, limits: LocalLimits) -> Config:

@@ -12,8 +12,7 @@ once. It speaks no TLS: beyond loopback it belongs behind a proxy that does.
 import hmac
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -34,6 +33,7 @@ from starlette.websockets import WebSocket
 
 from driver.core.frames import FRAME_BYTES_MAX, SUBPROTOCOL
 from driver.core.targets import take_origin_form
+from driver.embedded import EmbeddedServer
 from driver.plane.api import Api, answer_problem
 from driver.plane.errors import AddressUnavailable, LedgerBroken, Problem, TokenUnavailable
 from driver.plane.fleet import Fleet
@@ -163,15 +163,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise AddressUnavailable(f"{host}:{port}", error.strerror or str(error)) from error
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers: `_serve` has its own."""
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Leave the process's signals alone."""
-        yield
-
-
 async def _serve(app: ASGIApp, listener: socket.socket, ledger: Ledger) -> None:
     """Run the server until a signal, or a failure of the ledger, ends it; drivers are told `1012`."""
     config = uvicorn.Config(
@@ -187,7 +178,7 @@ async def _serve(app: ASGIApp, listener: socket.socket, ledger: Ledger) -> None:
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config)
+    server = EmbeddedServer(config)
 
     async def stop(end: Callable[[], Awaitable[object]]) -> None:
         try:
