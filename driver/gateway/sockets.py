@@ -6,8 +6,7 @@ composition root, and so is the word about who is at the other end.
 
 import socket
 from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import anyio
 import structlog
@@ -36,6 +35,7 @@ from driver.gateway.wire import (
     read,
     read_greeting,
 )
+from driver.providers.outbound import Outbound
 from store.records import CommandId, RunId
 
 RESUMES_MAX: Final = 64
@@ -149,7 +149,7 @@ class Session:
         inbox, outlet = anyio.create_memory_object_stream[SessionMessage | Exception](INBOX_MAX)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._read, inbox)
-            await serve(front, outlet, _Outbound(self), self)
+            await serve(front, outlet, Outbound(self.send), self)
             tasks.cancel_scope.cancel()
 
     async def send(self, item: SessionMessage) -> None:
@@ -199,37 +199,13 @@ class Session:
 async def serve(
     front: Front,
     inbox: MemoryObjectReceiveStream[SessionMessage | Exception],
-    outbound: "_Outbound",
+    outbound: Outbound,
     session: Session,
 ) -> None:
     """Let the SDK serve a session, in the era that its client begins with."""
     await serve_dual_era_loop(
         front.server, inbox, outbound, lifespan_state=session, init_options=front.options()
     )
-
-
-class _Outbound:
-    """The stream that the SDK writes to: each message goes straight to the socket."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def send(self, item: SessionMessage, /) -> None:
-        await self._session.send(item)
-
-    async def aclose(self) -> None:
-        """Nothing is held here."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return None
 
 
 def _speaker(greeting: Greeting, uid: int) -> Speaker:

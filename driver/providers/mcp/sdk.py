@@ -1,6 +1,6 @@
 """The SDK's side of a wire: a transport for its session, which shakes hands and answers the peer's requests.
 
-Part of `driver.providers.mcp`; imports the SDK.
+Part of `driver.providers.mcp`; imports the SDK and `driver.providers.outbound`.
 
 Tool calls do not come through here. The SDK's session would validate an answer and lose it, give its own
 timeouts and closes the codes that a peer may use too, and drop what comes late; what it is used for is what
@@ -10,7 +10,7 @@ client.
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Final, Self, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -18,6 +18,7 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from driver.providers.outbound import Outbound
 from store.records import JsonObject
 
 INBOX_MAX: Final = 256
@@ -37,8 +38,8 @@ class SdkSide:
         self._inbox, self._outlet = anyio.create_memory_object_stream[SessionMessage | Exception](INBOX_MAX)
         self._asked = 0
 
-    async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[SessionMessage | Exception], "_Outbound"]:
-        return self._outlet, _Outbound(self._write)
+    async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[SessionMessage | Exception], Outbound]:
+        return self._outlet, Outbound(self._write)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -77,27 +78,3 @@ class SdkSide:
         await self._send(cast("JsonObject", dumped), headers or {})
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._asked -= 1
-
-
-class _Outbound:
-    """The stream that the session writes to: each message goes straight to the wire."""
-
-    def __init__(self, write: Callable[[SessionMessage], Awaitable[None]]) -> None:
-        self._write = write
-
-    async def send(self, item: SessionMessage, /) -> None:
-        await self._write(item)
-
-    async def aclose(self) -> None:
-        """Nothing is held here."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return None
