@@ -4,16 +4,17 @@ Part of `driver.cli`.
 """
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+from rich.console import RenderableType
 
 from driver.cli import doors, views
-from driver.cli.client import Parameters
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
-from driver.cli.paging import cursor_option, limit_option, write_more
+from driver.cli.paging import cursor_option, limit_option, show_page
 from driver.cli.replies import DeadLetter, Page, RequeuedReply
 
 
@@ -27,18 +28,22 @@ def dead_letters(config_file: Path, *, as_json: bool, limit: int, cursor: str | 
 
     Mend what refused them (the plane, or max_frame_bytes), then report them again with 'effectd requeue SEQ'.
     """
-    parameters: Parameters = {"limit": limit} if cursor is None else {"limit": limit, "cursor": cursor}
-    with doors.inspect(config_file) as client:
-        text = client.get("/v1/dead-letters", parameters)
-        if as_json:
-            write_json(json.loads(text))
-            return
-        page = client.parse(Page[DeadLetter], text)
+    show_page(
+        config_file,
+        "/v1/dead-letters",
+        Page[DeadLetter],
+        _parked,
+        limit=limit,
+        cursor=cursor,
+        as_json=as_json,
+    )
+
+
+def _parked(page: Page[DeadLetter]) -> Iterator[RenderableType]:
     if page.items:
-        show([views.dead_letter_table(page, datetime.now(UTC))])
+        yield views.dead_letter_table(page, datetime.now(UTC))
     else:
-        show([views.line(("None", "green"), ": the plane took every event that it was given.")])
-    write_more(page.next)
+        yield views.line(("None", "green"), ": the plane took every event that it was given.")
 
 
 @click.command()

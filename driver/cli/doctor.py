@@ -39,8 +39,6 @@ FINDINGS_MAX: Final = 10
 """What is wrong with a journal that is told here: `effectd verify` tells all of it."""
 UNDER_WAY_MAX: Final = 500
 """Operations that were under way when a daemon died that are looked at for their age."""
-
-
 GATEWAY_S: Final = 5.0
 """How long a connection to the gateway may take."""
 

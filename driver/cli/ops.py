@@ -17,12 +17,12 @@ import click
 from rich.console import RenderableType
 
 from driver.cli import completion, doors, views
-from driver.cli.client import LocalClient, Parameters
+from driver.cli.client import LocalClient
 from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show as write
 from driver.cli.output import write_json
-from driver.cli.paging import cursor_option, limit_option, write_more
+from driver.cli.paging import cursor_option, limit_option, show_page, write_more
 from driver.cli.plain import plain
 from driver.cli.replies import CommandReply, Operation, Page, Run, Story
 from driver.cli.story import story_lines
@@ -144,15 +144,8 @@ def operation_of(client: LocalClient, wanted: str) -> str:
 @json_option
 def runs(config_file: Path, *, as_json: bool, limit: int, cursor: str | None) -> None:
     """List runs, newest first, with how many of their operations are unsettled."""
-    parameters: Parameters = {"limit": limit} if cursor is None else {"limit": limit, "cursor": cursor}
-    with doors.inspect(config_file) as client:
-        text = client.get("/v1/runs", parameters)
-        if as_json:
-            write_json(json.loads(text))
-            return
-        page = client.parse(Page[Run], text)
-    if page.items:
-        write([views.run_table(page, datetime.now(UTC))])
-    else:
-        write([views.line("No runs yet.")])
-    write_more(page.next)
+    show_page(config_file, "/v1/runs", Page[Run], _runs, limit=limit, cursor=cursor, as_json=as_json)
+
+
+def _runs(page: Page[Run]) -> Iterator[RenderableType]:
+    yield views.run_table(page, datetime.now(UTC)) if page.items else views.line("No runs yet.")

@@ -4,6 +4,7 @@ Part of `driver.gateway`; imports `driver.core`, `store` and its siblings.
 """
 
 import json
+from dataclasses import dataclass
 from typing import Final
 
 from driver.core.attempts import Answered, HttpStatus, Report
@@ -30,12 +31,12 @@ CODE: Final = OURS + "code"
 _REFUSED: Final = frozenset({"draining", "fenced", "overloaded", "no_room", "conflict"})
 
 
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What the journal holds about an operation, as it was read for one answer."""
 
-    def __init__(self, record: OperationRecord | None, result: JsonObject | None) -> None:
-        self.record = record
-        self.result = result
+    record: OperationRecord | None
+    result: JsonObject | None
 
 
 def result_of(

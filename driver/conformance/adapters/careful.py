@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from driver.conformance.adapters.stdio import Client, Gone, ToolError
-from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve
+from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve_with
 
 Json = dict[str, Any]
 
@@ -87,16 +87,5 @@ def _write(path: Path, record: Json) -> None:
         os.close(folder)
 
 
-async def main() -> None:
-    """Serve the battery."""
-    async with anyio.create_task_group() as tasks:
-
-        async def start(setting: Setting) -> Careful:
-            return Careful(setting, tasks)
-
-        await serve(start)
-        tasks.cancel_scope.cancel()
-
-
 if __name__ == "__main__":
-    anyio.run(main)
+    anyio.run(serve_with, Careful)

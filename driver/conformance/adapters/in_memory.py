@@ -9,7 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from driver.conformance.adapters.stdio import Client, Gone, ToolError
-from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve
+from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve_with
 
 
 class InMemory:
@@ -44,16 +44,5 @@ class InMemory:
             self._ends.end(command.command_id, Told(outcome="succeeded"))
 
 
-async def main() -> None:
-    """Serve the battery."""
-    async with anyio.create_task_group() as tasks:
-
-        async def start(setting: Setting) -> InMemory:
-            return InMemory(setting, tasks)
-
-        await serve(start)
-        tasks.cancel_scope.cancel()
-
-
 if __name__ == "__main__":
-    anyio.run(main)
+    anyio.run(serve_with, InMemory)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import anyio
 from anyio import to_thread
+from anyio.abc import TaskGroup
 
 Json = dict[str, Any]
 
@@ -88,6 +89,17 @@ async def serve(start: Start) -> None:
         else:
             told = await runtime.outcome(asked["command_id"], asked["wait_s"])
             _say({"outcome": told.outcome, "detail": told.detail})
+
+
+async def serve_with(make: Callable[[Setting, TaskGroup], Runtime]) -> None:
+    """Answer the battery's lines until they end, for a runtime whose calls run in tasks of this process."""
+    async with anyio.create_task_group() as tasks:
+
+        async def start(setting: Setting) -> Runtime:
+            return make(setting, tasks)
+
+        await serve(start)
+        tasks.cancel_scope.cancel()
 
 
 def _setting(asked: Json) -> Setting:
