@@ -8,7 +8,7 @@ from driver.importing.placeholders import Expanded, Surroundings, expand, input_
 
 AROUND = Surroundings(
     variables={"A": "a", "EMPTY": "", "HOME": "/home/mia", "MY_KEY": "k"},
-    folder=Path("/work/shop"),
+    folder=Path("/home/agent/shop"),
     home=Path("/home/mia"),
     inputs={"my-key": "The key"},
 )
@@ -30,7 +30,7 @@ AROUND = Surroundings(
         ("${input:my-key}", "k", True),
         ("${HOME}/x", "/home/mia/x", False),
         ("${userHome}/${workspaceFolderBasename}", "/home/mia/shop", False),
-        ("${workspaceFolder}${/}x", "/work/shop/x", False),
+        ("${workspaceFolder}${/}x", "/home/agent/shop/x", False),
         ("$${A}", "$a", True),
     ],
 )

@@ -6,6 +6,7 @@ declares a horizon deduplicates for so long; a look finds what has happened.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field, replace
@@ -69,16 +70,16 @@ WRITES: Final = ("plain", "safe", "asked", "probed", "proving", "unsettled", "on
 OK: Final = Answered(result={"content": []})
 
 
-class Caller(Machine):
+class Caller(Machine, ABC):
     """A daemon, as the tools see it."""
 
+    @abstractmethod
     def leaves(self, call: ToolCall) -> None:
         """The first byte of a call may have left."""
-        raise NotImplementedError
 
+    @abstractmethod
     def late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
         """An answer has come that nobody waits for any more."""
-        raise NotImplementedError
 
 
 Draw = Callable[[float, float], float]
