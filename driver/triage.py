@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from driver.config.models import Config, SupervisorTable
-from supervisor.loop import Settings
 from supervisor.models.chat import ChatModel
 from supervisor.models.command import CommandChat, Program
 from supervisor.models.model import Chat, Model
 from supervisor.models.rules import RulesModel
+from supervisor.triage import Settings
 
 if TYPE_CHECKING:
     from supervisor.models.post import Endpoint

@@ -1,50 +1,41 @@
-"""When a run is triaged, whom it costs what, and what happens when that fails.
+"""When runs are triaged, and how many at once.
 
 Part of `supervisor`; imports `store` and its siblings.
 
 Theory of operation
 -------------------
 One task looks at every run that has unsettled operations: each `interval_s`, when something became unsettled,
-and when `run.triage` asked for it. A run is triaged exactly while unsettled operations remain that wait for
-no probe, once nothing in it runs or waits and the youngest of them is `min_age_s` old. One wall after the
-other is judged until none is due.
-
-Where asking costs something, each attempt is recorded, durably, before the question leaves, together with
-the moment before which there is no other: a process that dies in between, however often, asks again once for
-each life, and no more than `max_attempts` times since the run's last verdict. Then the rules decide, at no
-cost, and say that a person should look. An answer that is none, twice, comes to the same at once.
+when `run.triage` asked for it, and when a run said that it would be due. Each run is then triaged in a task
+of its own (`supervisor.triage`), so that a model that takes its time over one of them holds up no other:
+`AT_ONCE_MAX` at a time, and never one run twice at a time. A run that was passed over because it was being
+triaged is looked at again once that has ended: what happened to it meanwhile may have come too late for it.
 
 Nothing in here may end the daemon. What goes wrong with one run is logged, and that run waits; only a
 journal that has stopped ends the loop, and the daemon knows that already.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 import anyio
 import structlog
+from anyio.abc import TaskGroup
 
 from store.errors import StoreError
 from store.events import CommandAccepted, LateResult, OperationFailed, OperationProbed, OperationUnknown
 from store.journal import Journal
-from store.records import OperationRecord, RunId, StoredEvent, TriageRecord, moment, timestamp
-from store.transaction import Transaction
+from store.records import RunId, StoredEvent
 from store.view import View
-from supervisor.material import Awaits, Disclosure, Material, gather
-from supervisor.models.model import Model, ModelFailed
-from supervisor.models.rules import RulesModel, decide
-from supervisor.recording import Verdict, record
-from supervisor.verdict import Malformed
-from supervisor.wall import Wall, build
+from supervisor.models.model import Model
+from supervisor.triage import BACKOFF_S_MAX, Outside, Settings, Triage
+from supervisor.wall import Wall
 
 log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
-BACKOFF_S_MAX: Final = 600.0
-"""Between two attempts the wait doubles, from `interval_s` up to this, or up to itself where it is longer."""
-PAUSE_S_MIN: Final = 0.05
+AT_ONCE_MAX: Final = 4
+"""Runs that are triaged at once. Each may be a program that runs, or a question to a model that counts how
+many it is asked at once, and holds a wall in memory; and three that never answer leave one for the others."""
 PAGE: Final = 100
 ASKED_MAX: Final = 1_024
 """Runs that `run.triage` asked for and that were not looked at yet; they are found without it, too, later."""
@@ -55,43 +46,6 @@ _WAKING: Final = frozenset(
 )
 _TRIAGE: Final = b'"kind":"run.triage"'
 
-Boundary = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How often is looked, and what it may cost (docs/configuration.md, `[supervisor]`)."""
-
-    interval_s: float
-    max_attempts: int
-    wall_bytes_max: int
-    min_age_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """What the supervisor is told by the driver."""
-
-    disclosure: Disclosure
-    awaits: Awaits
-    observe: Callable[[Sequence[OperationRecord]], Awaitable[None]]
-    """Looks once more, by the reading commands of the contracts, at what ended without being known."""
-    may_act: Callable[[], bool]
-    """Whether the daemon is ready, not draining and not fenced."""
-    boundary: Boundary
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Nothing is due before that many seconds."""
-
-    seconds: float
-
-    @classmethod
-    def after(cls, delta: timedelta) -> "Later":
-        """At least a little, so that a clock that stands still makes no busy loop."""
-        return cls(max(delta.total_seconds(), PAUSE_S_MIN))
-
 
 class Supervisor:
     """Triage for the runs of one journal."""
@@ -100,16 +54,22 @@ class Supervisor:
         self._journal = journal
         self._model = model
         self._settings = settings
-        self._outside = outside
-        self._wake = anyio.Event()
+        self._may_act = outside.may_act
+        self._triage = Triage(journal, model, settings, outside)
+        self._slots = anyio.Semaphore(AT_ONCE_MAX)
+        self._judging: set[RunId] = set()
+        self._passed_over: set[RunId] = set()
         self._asked: set[RunId] = set()
         self._resting: dict[RunId, float] = {}
         """Runs that went wrong in a way that nobody foresaw, and until when they rest."""
+        self._woken = False
+        self._due_at = 0.0
+        self._news = anyio.Event()
+        """Set when the loop was woken, or is due sooner than it thought."""
 
     async def wall(self, run_id: RunId) -> Wall | None:
         """Return what the model would be shown of the run now; None where there is no such run."""
-        material = await self._journal.read(lambda view: gather(view, run_id, self._outside.awaits))
-        return None if material is None else await self._built(material)
+        return await self._triage.wall(run_id)
 
     @property
     def model_name(self) -> str:
@@ -120,13 +80,13 @@ class Supervisor:
         """Triage until cancelled. Raises nothing; returns early only when the journal has stopped."""
         unsubscribe = self._journal.subscribe(self._hear)
         try:
-            while True:
-                self._wake = anyio.Event()
-                with anyio.move_on_after(await self._looked_around()):
-                    await self._wake.wait()
-                    await anyio.sleep(GATHERING_S)
-        except StoreError as error:
-            log.info("supervisor_ended", reason=type(error).__name__)
+            async with anyio.create_task_group() as tasks:
+                while True:
+                    self._woken = False
+                    await self._look_around(tasks)
+                    await self._rest()
+        except* StoreError as stopped:
+            log.info("supervisor_ended", reason=type(stopped.exceptions[0]).__name__)
         finally:
             unsubscribe()
 
@@ -135,36 +95,74 @@ class Supervisor:
             if event.requeue_of is not None:
                 continue
             if event.kind in _WAKING:
-                self._wake.set()
+                self._wake()
             elif event.kind == CommandAccepted.KIND and event.run_id and _TRIAGE in (event.body or b""):
                 if len(self._asked) < ASKED_MAX:
                     self._asked.add(event.run_id)
-                self._wake.set()
+                self._wake()
 
-    async def _looked_around(self) -> float:
-        """Look at every run, whatever goes wrong; return for how many seconds nothing is due."""
+    def _wake(self) -> None:
+        self._woken = True
+        self._news.set()
+
+    def _be_due_in(self, seconds: float) -> None:
+        self._due_at = min(self._due_at, anyio.current_time() + seconds)
+        self._news.set()
+
+    async def _rest(self) -> None:
+        """Wait until the loop is woken, or a run is due."""
+        while not self._woken and (left := self._due_at - anyio.current_time()) > 0:
+            with anyio.move_on_after(left):
+                await self._news.wait()
+            self._news = anyio.Event()
+        if self._woken:
+            await anyio.sleep(GATHERING_S)
+
+    async def _look_around(self, tasks: TaskGroup) -> None:
+        """Have every run looked at once, whatever goes wrong; return when the last of them is begun with."""
+        self._due_at = anyio.current_time() + self._settings.interval_s
         try:
-            return await self._round()
+            await self._round(tasks)
         except StoreError:
             raise
         except Exception:
             log.exception("supervisor_broken")
-            return max(BACKOFF_S_MAX, self._settings.interval_s)
+            self._due_at = anyio.current_time() + max(BACKOFF_S_MAX, self._settings.interval_s)
 
-    async def _round(self) -> float:
-        """Look at every run once, and return for how many seconds nothing is due."""
-        wait_s = self._settings.interval_s
+    async def _round(self, tasks: TaskGroup) -> None:
         after = 0
         asked, self._asked = self._asked, set()
-        while self._outside.may_act():
+        while self._may_act():
             page = await self._journal.read(partial(View.unsettled_runs, after=after, limit=PAGE))
             for run in page.items:
-                wait_s = min(wait_s, await self._carefully(run.run_id, asked=run.run_id in asked))
+                await self._begin(tasks, run.run_id, asked=run.run_id in asked)
+                asked.discard(run.run_id)
             if page.next is None:
-                return wait_s
+                return
             after = page.next
         self._asked |= asked
-        return wait_s
+
+    async def _begin(self, tasks: TaskGroup, run_id: RunId, *, asked: bool) -> None:
+        """Begin to look at a run, as soon as there is room; one that is being triaged has its turn later."""
+        if run_id in self._judging:
+            self._passed_over.add(run_id)
+            if asked:
+                self._asked.add(run_id)
+            return
+        await self._slots.acquire()
+        self._judging.add(run_id)
+        tasks.start_soon(self._judge, run_id, asked)
+
+    async def _judge(self, run_id: RunId, asked: bool) -> None:  # noqa: FBT001 a task group passes no keywords
+        try:
+            due_in_s = await self._carefully(run_id, asked=asked)
+        finally:
+            self._judging.discard(run_id)
+            self._slots.release()
+        if run_id in self._passed_over:
+            self._passed_over.discard(run_id)
+            due_in_s = 0.0
+        self._be_due_in(due_in_s)
 
     async def _carefully(self, run_id: RunId, *, asked: bool) -> float:
         """Triage one run, whatever goes wrong; return in how many seconds it is due again."""
@@ -173,7 +171,7 @@ class Supervisor:
             self._resting[run_id] = until
             return rest
         try:
-            return await self._triage(run_id, asked=asked)
+            return await self._triage.judge(run_id, asked=asked)
         except StoreError:
             raise
         except Exception:
@@ -181,122 +179,3 @@ class Supervisor:
             rest = max(BACKOFF_S_MAX, self._settings.interval_s)
             self._resting[run_id] = anyio.current_time() + rest
             return rest
-
-    async def _triage(self, run_id: RunId, *, asked: bool) -> float:
-        """Judge walls of the run until none is due; return in how many seconds one is."""
-        while self._outside.may_act():
-            found = await self._journal.read(lambda view: self._look(view, run_id))
-            if isinstance(found, Later):
-                return found.seconds
-            if unseen := [item.record for item in found.subjects if not item.observed_after]:
-                await self._outside.observe(unseen)
-                again = await self._journal.read(lambda view: self._look(view, run_id))
-                if isinstance(again, Later):
-                    return again.seconds
-                found = again
-            verdict = await self._verdict(await self._built(found), asked=asked)
-            if isinstance(verdict, Later):
-                return verdict.seconds
-            await self._record(verdict)
-            asked = False
-        return self._settings.interval_s
-
-    def _look(self, view: View, run_id: RunId) -> Material | Later:
-        """Return what a wall is made of now, or in how many seconds the run may be due."""
-        material = gather(view, run_id, self._outside.awaits)
-        if material is None or not material.subjects or material.is_open:
-            return Later(self._settings.interval_s)
-        ready_at = material.old_enough_at(self._settings.min_age_s)
-        return material if ready_at is None else Later.after(ready_at - material.now)
-
-    async def _built(self, material: Material) -> Wall:
-        """Made in a worker thread: what is withheld is looked for in every text."""
-        disclosure, bytes_max = self._outside.disclosure, self._settings.wall_bytes_max
-        return await anyio.to_thread.run_sync(build, material, disclosure, bytes_max)
-
-    async def _record(self, verdict: Verdict) -> None:
-        settled = await self._journal.transact(lambda tx: record(tx, verdict))
-        self._outside.boundary("supervisor.recorded")
-        log.info(
-            "triaged",
-            run_id=verdict.wall.run_id,
-            model=verdict.model,
-            status=verdict.status,
-            settled=len(settled),
-            left_out=verdict.wall.left_out,
-            needs_attention=verdict.answer.needs_attention,
-        )
-
-    # ------------------------------------------------------------ asking
-
-    async def _verdict(self, wall: Wall, *, asked: bool) -> Verdict | Later:
-        """Return a verdict about the wall, or in how many seconds it may be asked for again."""
-        if not self._model.is_paid:
-            judged = await self._model.judge(wall)
-            return Verdict(wall=wall, answer=judged.answer, model=self._model.name, status=judged.status)
-        began = await self._journal.transact(lambda tx: self._begin(tx, wall.run_id, asked=asked))
-        if isinstance(began, Later):
-            return began
-        if began is None:
-            return self._fallback(wall, f"was asked {self._settings.max_attempts} times and gave no answer")
-        self._outside.boundary("supervisor.attempt_recorded")
-        return await self._asked_for(wall, began)
-
-    async def _asked_for(self, wall: Wall, triage: TriageRecord) -> Verdict | Later:
-        try:
-            judged = await self._model.judge(wall)
-        except Malformed as malformed:
-            log.warning("triage_answer_malformed", run_id=wall.run_id, problem=malformed.problem)
-            return self._fallback(wall, f"gave no usable answer: {malformed.problem}")
-        except ModelFailed as failed:
-            log.warning(
-                "triage_model_failed",
-                run_id=wall.run_id,
-                model=self._model.name,
-                detail=failed.detail,
-                attempt=triage.attempts,
-                attempts_max=self._settings.max_attempts,
-            )
-            if triage.attempts >= self._settings.max_attempts:
-                return self._fallback(wall, failed.detail)
-            return await self._put_off(triage, failed)
-        self._outside.boundary("supervisor.answered")
-        return Verdict(wall=wall, answer=judged.answer, model=self._model.name, status=judged.status)
-
-    def _begin(self, tx: Transaction, run_id: RunId, *, asked: bool) -> TriageRecord | Later | None:
-        """Record one more attempt; None where there were enough, or the seconds until there may be one."""
-        before = tx.triage(run_id)
-        attempts = 0 if before is None else before.attempts
-        if attempts >= self._settings.max_attempts:
-            return None
-        if before is not None and not asked and moment(before.not_before) > tx.now:
-            return Later.after(moment(before.not_before) - tx.now)
-        not_before = timestamp(tx.now + timedelta(seconds=self._backoff_s(attempts + 1)))
-        triage = TriageRecord(run_id=run_id, attempts=attempts + 1, not_before=not_before)
-        tx.set_triage(triage)
-        return triage
-
-    async def _put_off(self, triage: TriageRecord, failed: ModelFailed) -> Later:
-        """Let the next attempt wait from now, and as long as the peer asked for."""
-        wait_s = max(self._backoff_s(triage.attempts), failed.retry_after_s or 0.0)
-
-        def write(tx: Transaction) -> None:
-            tx.set_triage(replace(triage, not_before=timestamp(tx.now + timedelta(seconds=wait_s))))
-
-        await self._journal.transact(write)
-        return Later(wait_s)
-
-    def _backoff_s(self, attempts: int) -> float:
-        ceiling = max(BACKOFF_S_MAX, self._settings.interval_s)
-        return min(self._settings.interval_s * 2.0 ** (attempts - 1), ceiling)
-
-    def _fallback(self, wall: Wall, why: str) -> Verdict:
-        rules = RulesModel()
-        answer = decide(wall)
-        summary = f"The rules decided, for {self._model.name} {why}. {answer.summary}"
-        return Verdict(
-            wall=wall,
-            answer=replace(answer, needs_attention=True, summary=summary),
-            model=rules.name,
-            status="fallback",
-        )

@@ -13,7 +13,7 @@ from driver.engine.terms import Terms
 from driver.engine.withheld import withheld
 from store.records import JsonObject, JsonValue, OperationRecord, StoredData
 from store.view import View
-from supervisor.loop import Outside
+from supervisor.triage import Outside
 
 
 def outside(around: Surroundings) -> Outside:

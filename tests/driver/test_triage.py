@@ -8,10 +8,10 @@ import pytest
 from driver.config.load import parse
 from driver.config.models import Config
 from driver.triage import model, settings
-from supervisor.loop import Settings
 from supervisor.models.chat import ChatModel
 from supervisor.models.command import Program
 from supervisor.models.post import Endpoint
+from supervisor.triage import Settings
 
 
 def parsed(text: str) -> Config:

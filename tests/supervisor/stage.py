@@ -40,8 +40,9 @@ from store.records import (
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.view import View
-from supervisor.loop import Outside, Settings, Supervisor
+from supervisor.loop import Supervisor
 from supervisor.models.model import Judged, Model
+from supervisor.triage import Outside, Settings
 from supervisor.verdict import Answer, Word, parse
 from supervisor.wall import Wall
 

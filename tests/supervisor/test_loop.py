@@ -1,6 +1,6 @@
 """The loop: when a run is triaged, what it costs, and that nothing but one verdict settles an operation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import cast
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 from store.events import Draft, OperationSucceeded, OperationUnknown
 from store.journal import Journal
@@ -15,13 +16,15 @@ from store.lifecycle import Effect, Source
 from store.records import JsonObject, OperationRecord, RunId, TriageRecord, moment, timestamp
 from store.transaction import Transaction
 from store.view import View
-from supervisor.loop import Supervisor
+from supervisor.loop import AT_ONCE_MAX, Supervisor
 from supervisor.models.model import Judged, ModelFailed
 from supervisor.models.rules import RulesModel
 from supervisor.recording import Verdict, record
+from supervisor.triage import Settings, Triage
 from supervisor.verdict import Answer, Malformed, Word
 from supervisor.wall import Entry, Wall
 from tests.supervisor.stage import (
+    PATIENCE_S,
     RUN,
     Clock,
     ScriptedModel,
@@ -219,10 +222,10 @@ async def test_without_the_durable_attempt_a_crash_loop_would_ask_for_ever(
 ) -> None:
     """Negative control: what is not on the disk does not count."""
 
-    def forgetful(self: Supervisor, tx: Transaction, run_id: RunId, *, asked: bool) -> TriageRecord:
+    def forgetful(self: Triage, tx: Transaction, run_id: RunId, *, asked: bool) -> TriageRecord:
         return TriageRecord(run_id=run_id, attempts=1, not_before=timestamp(tx.now))
 
-    monkeypatch.setattr(Supervisor, "_begin", forgetful)
+    monkeypatch.setattr(Triage, "_begin", forgetful)
     calls = 0
     for life in range(5):
         async with journal_at(tmp_path) as journal:
@@ -433,3 +436,136 @@ async def test_an_invented_id_settles_nothing(tmp_path: Path) -> None:
         assert (await journal.read(operation(1))).effect is Effect.UNKNOWN
         assert (await journal.read(operation(2))).effect_by is None
         assert await journal.read(lambda view: view.run(RunId("run-2"))) is not None
+
+
+class Held(ScriptedModel):
+    """Answers about some runs only once it is let go."""
+
+    def __init__(self, says: Callable[[Wall], Judged], *runs: str) -> None:
+        super().__init__(says)
+        self.held = frozenset(runs)
+        self.let_go = anyio.Event()
+
+    async def judge(self, wall: Wall) -> Judged:
+        self.walls.append(wall)
+        self.asked.set()
+        if wall.run_id in self.held:
+            await self.let_go.wait()
+        return self.says(wall)
+
+    def asked_about(self) -> list[str]:
+        """The runs, in the order in which they were asked about."""
+        return [wall.run_id for wall in self.walls]
+
+    async def until_asked(self, *runs: str) -> None:
+        """Return once it was asked about these, each as often as it stands here, in any order."""
+        with anyio.fail_after(PATIENCE_S):
+            while sorted(self.asked_about()) != sorted(runs):
+                self.asked = anyio.Event()
+                await self.asked.wait()
+
+
+class Watched(Supervisor):
+    """Has room for so many, and tells when somebody finds none."""
+
+    def __init__(self, journal: Journal, model: Held, room: int) -> None:
+        settings = Settings(interval_s=0.05, max_attempts=3, wall_bytes_max=64_000, min_age_s=0.0)
+        super().__init__(journal, model, settings, outside_of())
+        self._slots = anyio.Semaphore(room)
+        self.short = anyio.Event()
+
+    async def _begin(self, tasks: TaskGroup, run_id: RunId, *, asked: bool) -> None:
+        if not self._slots.value:
+            self.short.set()
+        await super()._begin(tasks, run_id, asked=asked)
+
+
+async def test_a_model_that_never_answers_about_one_run_holds_up_no_other(tmp_path: Path) -> None:
+    """Neither those that were unsettled then, nor those that become so; and its run is asked about once."""
+    model = Held(all_of_them(Effect.UNKNOWN), "run-a")
+    async with journal_at(tmp_path) as journal:
+        await journal.transact(lost(1, run="run-a"))
+        await journal.transact(lost(2, run="run-b"))
+        async with running(supervising(journal, model)):
+            await until(journal, lambda view: view.unsettled()[0] == 1)
+            await model.until_asked("run-a", "run-b")
+            await journal.transact(triage_command(9, run="run-a"))
+            await journal.transact(lost(3, run="run-c"))
+            await until(journal, lambda view: view.unsettled()[0] == 1)
+            assert sorted(model.asked_about()) == ["run-a", "run-b", "run-c"]
+            assert await journal.read(partial(_attempts, ("run-a", "run-b", "run-c"))) == [1, 0, 0]
+            model.let_go.set()
+            await until(journal, nothing_unsettled)
+        assert sorted(model.asked_about()) == ["run-a", "run-b", "run-c"]
+
+
+async def test_with_room_for_one_the_others_would_wait_for_it(tmp_path: Path) -> None:
+    """Negative control: what lets the others pass is the room beside it."""
+    model = Held(all_of_them(Effect.UNKNOWN), "run-a")
+    async with journal_at(tmp_path) as journal:
+        await journal.transact(lost(1, run="run-a"))
+        await journal.transact(lost(2, run="run-b"))
+        supervisor = Watched(journal, model, 1)
+        async with running(supervisor):
+            await supervisor.short.wait()
+            await model.until_asked("run-a")
+            assert await journal.read(lambda view: view.unsettled()[0]) == 2
+            model.let_go.set()
+            await until(journal, nothing_unsettled)
+
+
+async def test_so_many_runs_are_triaged_at_once_and_no_more(tmp_path: Path) -> None:
+    """Each of them with its attempt on the disk, and the one that waits for room without one."""
+    names = [f"run-{n}" for n in range(AT_ONCE_MAX + 1)]
+    model = Held(all_of_them(Effect.UNKNOWN), *names)
+    async with journal_at(tmp_path) as journal:
+        for n, name in enumerate(names):
+            await journal.transact(lost(n, run=name))
+        supervisor = Watched(journal, model, AT_ONCE_MAX)
+        async with running(supervisor):
+            await supervisor.short.wait()
+            await model.until_asked(*names[:AT_ONCE_MAX])
+            assert await journal.read(partial(_attempts, names)) == [1] * AT_ONCE_MAX + [0]
+            model.let_go.set()
+            await until(journal, nothing_unsettled)
+        assert sorted(model.asked_about()) == names
+
+
+async def test_what_was_asked_for_while_a_run_was_triaged_is_not_forgotten(tmp_path: Path) -> None:
+    """`run.triage` ends a wait that begins after it, too, where the run was passed over meanwhile."""
+    model = Held(failing, "run-a")
+    async with journal_at(tmp_path) as journal:
+        await journal.transact(lost(1, run="run-a"))
+        async with running(supervising(journal, model, interval_s=3_000.0)):
+            await model.until_asked("run-a")
+            await journal.transact(triage_command(9, run="run-a"))
+            await journal.transact(lost(2, run="run-b"))
+            await model.until_asked("run-a", "run-b")
+            model.let_go.set()
+            await model.until_asked("run-a", "run-b", "run-a")
+            assert await journal.read(partial(_attempts, ("run-a", "run-b"))) == [2, 1]
+
+
+async def test_without_the_note_of_who_is_triaged_a_run_would_be_asked_about_twice_at_once(
+    tmp_path: Path,
+) -> None:
+    """Negative control: the durable attempt bounds how often, and not how often at once."""
+
+    class Forgetful(set[RunId]):
+        def __contains__(self, run_id: object) -> bool:
+            return False
+
+    model = Held(all_of_them(Effect.UNKNOWN), "run-a")
+    async with journal_at(tmp_path) as journal:
+        await journal.transact(lost(1, run="run-a"))
+        supervisor = supervising(journal, model)
+        supervisor._judging = Forgetful()
+        async with running(supervisor):
+            await model.until_asked("run-a")
+            await journal.transact(triage_command(9, run="run-a"))
+            await model.until_asked("run-a", "run-a")
+
+
+def _attempts(runs: Sequence[str], view: View) -> list[int]:
+    found = [view.triage(RunId(run)) for run in runs]
+    return [0 if triage is None else triage.attempts for triage in found]

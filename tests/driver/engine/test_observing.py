@@ -14,8 +14,8 @@ from driver.engine.supervision import outside
 from driver.engine.surroundings import Surroundings
 from store.records import ObservationRecord, OperationRecord
 from store.view import View
-from supervisor.loop import Outside
 from supervisor.material import gather
+from supervisor.triage import Outside
 from supervisor.wall import build
 from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, engine
 

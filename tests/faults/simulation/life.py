@@ -32,8 +32,9 @@ from store.lifecycle import Effect
 from store.records import BootId, OperationFilter, OperationId, OperationRecord, StoredEvent
 from store.settings import JournalSettings
 from store.view import View
-from supervisor.loop import Settings, Supervisor
+from supervisor.loop import Supervisor
 from supervisor.models.model import Judged
+from supervisor.triage import Settings
 from supervisor.verdict import Answer, Word
 from supervisor.wall import Wall
 from tests.faults.simulation.disk import Disk
