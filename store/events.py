@@ -24,6 +24,7 @@ from store.records import (
     RunId,
     Timestamp,
 )
+from store.values import light
 
 _OPTIONAL: Final = {"optional": True}
 
@@ -33,6 +34,7 @@ def optional() -> Any:  # noqa: ANN401 - the one way to type a dataclass field's
     return field(default=None, metadata=_OPTIONAL)
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventData:
     """The `data` of one event.
@@ -46,6 +48,7 @@ class EventData:
     requeue_of: int | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAccepted(EventData):
     """Acceptance: durable before it is sent. The optional fields are those of a `tool.call`."""
@@ -65,6 +68,7 @@ class CommandAccepted(EventData):
     traceparent: str | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRefused(EventData):
     """A refusal that is remembered: the same command gets the same answer for ever."""
@@ -86,6 +90,7 @@ class CommandRefused(EventData):
     twin_operation_id: OperationId | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCompleted(EventData):
     """The receipt of a command other than `tool.call` that did what it was asked."""
@@ -97,6 +102,7 @@ class CommandCompleted(EventData):
     payload_digest: Digest | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFailed(EventData):
     """The receipt of a command other than `tool.call` that could not do what it was asked."""
@@ -107,6 +113,7 @@ class CommandFailed(EventData):
     message: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(EventData):
     """A human is asked, for one request and one attempt."""
@@ -121,6 +128,7 @@ class ApprovalRequested(EventData):
     arguments_truncated: bool | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(EventData):
     """What the human said."""
@@ -133,6 +141,7 @@ class ApprovalDecided(EventData):
     label: str | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationStarted(EventData):
     """The intent, with the contract that the attempt runs under: durable before any byte leaves."""
@@ -151,6 +160,7 @@ class OperationStarted(EventData):
     machine_uptime_s: float | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded(EventData):
     """The end of an attempt that is not the end of its operation."""
@@ -172,6 +182,7 @@ class AttemptEnded(EventData):
     payload_digest: Digest | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSucceeded(EventData):
     """The provider answered that it did it."""
@@ -193,6 +204,7 @@ class OperationSucceeded(EventData):
     supersedes: int | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFailed(EventData):
     """The provider answered with a failure; `effect` is what the tool's contract says that proves."""
@@ -218,6 +230,7 @@ class OperationFailed(EventData):
     supersedes: int | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationNotExecuted(EventData):
     """Provably nothing was dispatched."""
@@ -243,6 +256,7 @@ class OperationNotExecuted(EventData):
     supersedes: int | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationUnknown(EventData):
     """Dispatched, or possibly dispatched, and the outcome is not known."""
@@ -272,6 +286,7 @@ class OperationUnknown(EventData):
     supersedes: int | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateResult(EventData):
     """A provider's answer that came after the operation had ended `unknown`, or after a verdict."""
@@ -288,6 +303,7 @@ class LateResult(EventData):
     supersedes: int | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationProbed(EventData):
     """What a declared read found in the world."""
@@ -299,6 +315,7 @@ class OperationProbed(EventData):
     supersedes: int | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationReconciled(EventData):
     """A verdict: of an operator, a probe or a supervisor."""
@@ -314,6 +331,7 @@ class OperationReconciled(EventData):
     supersedes: int | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationAnnotated(EventData):
     """The host's own reference for the operation."""
@@ -322,6 +340,7 @@ class OperationAnnotated(EventData):
     metadata: dict[str, str]
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationCompensated(EventData):
     """The declared compensation of the operation ended."""
@@ -331,6 +350,7 @@ class OperationCompensated(EventData):
     effect: Effect
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDiverged(EventData):
     """Two pieces of evidence of the highest rank contradict each other."""
@@ -340,6 +360,7 @@ class OperationDiverged(EventData):
     detail: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorVerdict(EventData):
     """What the triage model said of one wall; each operation's verdict follows as `operation.reconciled`."""
@@ -358,6 +379,7 @@ class SupervisorVerdict(EventData):
     prompt_version: str | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverStarted(EventData):
     """The daemon opened the journal."""
@@ -366,6 +388,7 @@ class DriverStarted(EventData):
     software: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverRecovered(EventData):
     """What the daemon found of its earlier lives, and what it did about it."""
@@ -375,6 +398,7 @@ class DriverRecovered(EventData):
     unknown: int
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverFenced(EventData):
     """The daemon stopped acting: its journal is not the history that somebody else has seen."""
@@ -384,6 +408,7 @@ class DriverFenced(EventData):
     detail: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverUnfenced(EventData):
     """The fence was lifted: by an operator, or, with `plane` as the actor, that of a restored backup."""
@@ -396,6 +421,7 @@ class DriverUnfenced(EventData):
     previous_chain: Chain | None = optional()
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverStopping(EventData):
     """The daemon drains and stops."""
@@ -435,6 +461,7 @@ EVENT_TYPES: Final[tuple[type[EventData], ...]] = (
 BY_KIND: Final[Mapping[str, type[EventData]]] = {event.KIND: event for event in EVENT_TYPES}
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """An event before it is committed: the journal adds `seq`, `at`, `terminal`, `supersedes` and `chain`.

@@ -27,6 +27,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from store.values import light
+
 
 class State(StrEnum):
     """What the daemon did with an operation."""
@@ -129,6 +131,7 @@ def advance(state: State | None, kind: str) -> State:
         raise IllegalMove(state, kind) from None
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What one source says of one attempt. Only `none` and `occurred` say anything."""
@@ -138,6 +141,7 @@ class Evidence:
     source: Source
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """The effect of an operation, and the source that decided it (None where nobody could)."""
@@ -227,6 +231,7 @@ def _strength(judgement: Judgement) -> tuple[int, int]:
     return RANK[judgement.by], _SOURCES.index(judgement.by)
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """All that decides how the rest of the product treats an operation."""

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 from store.lifecycle import Effect, Evidence, Source, State
 from store.records import CommandRecord, OperationRecord, Origin, RunId, RunRecord, Timestamp
+from store.values import light
 
 Row = tuple[Any, ...]
 """A row as SQLite returns it; each column's type is the schema's (its tables are STRICT)."""
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class CommandRow:
     """A command with the rowids that join it to other tables."""
@@ -27,6 +29,7 @@ Known = tuple[tuple[int, Evidence], ...]
 """Evidence to judge by, in order, with the seq of the event that it is from."""
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class OperationRow:
     """An operation with the rowids that join it to other tables, and its command's receipt."""

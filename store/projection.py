@@ -57,6 +57,7 @@ from store.records import (
     StoredEvent,
     Timestamp,
 )
+from store.values import light
 
 MOVING: Final = frozenset(kind for _, kind in MOVES)
 """The kinds of event that move the state of an operation; the others must only find one."""
@@ -71,6 +72,7 @@ ACTORS: Final = {
 """The prefix of a verdict's actor, and the source that it stands for."""
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """A recorded event as the projections see it."""
@@ -100,6 +102,7 @@ class Fact:
         )
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
     """How one attempt ended."""

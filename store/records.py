@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Generic, Literal, NewType, Protocol, TypeAlias, TypeVar, Union
 
 from store.lifecycle import Effect, Source, State
+from store.values import light
 
 if TYPE_CHECKING:
     from store.events import EventData
@@ -65,6 +66,7 @@ def moment(text: Timestamp) -> datetime:
     return datetime.fromisoformat(text)
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
     """One committed event, ready to be sent.
@@ -90,6 +92,7 @@ class StoredEvent:
     """What it says, where its commit announces it: a listener need not parse its body."""
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRecord:
     """A command that was accepted, or refused for good (then `accepted_seq` is None, and `kind` is empty)."""
@@ -108,6 +111,7 @@ class CommandRecord:
     expires_at: Timestamp | None
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstone:
     """A command that was pruned after its time: it is never executed again."""
@@ -153,6 +157,7 @@ class Twin(Protocol):
         ...
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedTwin:
     """What a tombstone says of a write: a `Twin`, as an `OperationRecord` is."""
@@ -164,6 +169,7 @@ class PrunedTwin:
     guards: bool
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredData:
     """A command's `data` as it was received. `body` is None once it was erased."""
@@ -181,6 +187,7 @@ class StoredData:
         return arguments
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationRecord:
     """One tool call as the events so far tell it. `started_seq` is the newest `operation.started`."""
@@ -216,6 +223,7 @@ class OperationRecord:
     parent_operation_id: OperationId | None
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """One execution of an operation: the contract that it was started under, and how far it got."""
@@ -236,6 +244,7 @@ class AttemptRecord:
     duration_ms: int | None
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRecord:
     """One thing that was learned about one attempt: which event says it, and who."""
@@ -249,6 +258,7 @@ class EvidenceRecord:
     actor: str | None
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One run: whether it was ended, and how many of its writes are unsettled."""
@@ -262,6 +272,7 @@ class RunRecord:
     last_at: Timestamp
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriageRecord:
     """How often a triage model was asked about a run since its last verdict, and when it may be again."""
@@ -274,6 +285,7 @@ class TriageRecord:
 Side: TypeAlias = Literal["before", "after"]
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationRecord:
     """What a reading command printed before an attempt began, or after it had ended."""
@@ -285,6 +297,7 @@ class ObservationRecord:
     text: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
     """One arrival of a command at the daemon."""
@@ -294,6 +307,7 @@ class DeliveryRecord:
     answer: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """An event that the plane, or a limit of its, refused: kept, and left out of the stream."""
@@ -306,6 +320,7 @@ class DeadLetter:
     requeued_as: int | None
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFilter:
     """Which operations a list shows; None means any. `reason` takes the words of docs/local-api.md."""
@@ -320,6 +335,7 @@ class OperationFilter:
     """Only what a supervisor has closed, and nobody else; not together with `unsettled` or `reason`."""
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """A history that the file held before its present one; its numbers are in the file's counting.
@@ -338,6 +354,7 @@ class History:
 T = TypeVar("T")
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
     """A bounded part of a list. `next` is the cursor of the following page, or None at the end."""
@@ -346,6 +363,7 @@ class Page(Generic[T]):
     next: int | None
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
     """Why the daemon dispatches nothing and sends nothing, until somebody lifts it."""

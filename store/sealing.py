@@ -16,12 +16,14 @@ from store.head import Ledger
 from store.keys import DigestKey
 from store.projection import Fact
 from store.records import Chain, CommandId, Digest, OperationId, Origin, RunId, StoredEvent, Timestamp
+from store.values import light
 from store.wire import MEMBERS, render, with_members
 
 SEAL_BYTES: Final = len(chain.seal(b"{}", Chain("0" * chain.CHAIN_DIGITS))) - len(b"{}")
 """What `chain`, the last member, adds to an event's bytes."""
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Address:
     """To whom an event belongs."""
@@ -37,6 +39,7 @@ class Address:
         return cls(draft.run_id, draft.command_id, draft.operation_id, draft.origin)
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """An event that is ready to be written."""
@@ -47,6 +50,7 @@ class Sealed:
     redact: tuple[str, ...]
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
     """What an event is sealed with. `has_room`: whether a result that is cut may be kept beside it."""

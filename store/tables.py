@@ -34,11 +34,13 @@ from store.records import (
     OperationRecord,
     RunId,
 )
+from store.values import light
 
 RUN_END: Final = "run.end"
 RUN_ERASE: Final = "run.erase"
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Place:
     """Which rows an event belongs to."""
@@ -48,6 +50,7 @@ class Place:
     operation: int | None = None
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Projected:
     """What an event made of its operation, and which earlier events it contradicts (`seq`)."""
@@ -63,6 +66,7 @@ class Projected:
         return self.row.record
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What a command's first event made: where it belongs, and, for a call, the operation."""
