@@ -26,6 +26,7 @@ free: such an operation arrives here at step 4 (`run_started`).
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, TypeVarTuple, Unpack
 
 import anyio
@@ -38,6 +39,7 @@ from driver.core.contracts import ToolName
 from driver.core.probes import is_look
 from driver.core.reports import judge
 from driver.engine.assignments import Assignment, UnderWay, identify, load
+from driver.engine.crew import Crew, Work
 from driver.engine.endings import lost, record_late
 from driver.engine.intents import Intents, unheld
 from driver.engine.loss import Loss
@@ -98,6 +100,7 @@ class Dispatcher:
         """The places that hold a slot now, for their first step."""
         self._running: dict[OperationId, Running] = {}
         self._tasks: TaskGroup | None = None
+        self._crew = Crew(around.limits.inflight_max)
         self._changed = anyio.Event()
 
     @property
@@ -135,7 +138,7 @@ class Dispatcher:
         """Call the provider for an operation whose intent is committed, and for which a slot was taken."""
         running = self._enter(assignment)
         running.deadline_at, running.started_seq = deadline_at, started_seq
-        self._spawn(self._finish_started, running)
+        self._carry_out(partial(self._finish_started, running))
 
     def readopt(self, attempts: Iterable[UnderWay]) -> None:
         """Wait for attempts that an earlier process life began, and that may have outlived it.
@@ -159,7 +162,7 @@ class Dispatcher:
             place = self._queue.take()
             assert place is not None, "somebody waits in a queue that is crowded"
             self._places[place.operation_id] = place
-            self._spawn(self._run_waiting, place)
+            self._carry_out(partial(self._run_waiting, place))
 
     def forget(self, operation_id: OperationId) -> None:
         """Take an operation that has ended in the journal out of the queue, or stop preparing it."""
@@ -449,6 +452,10 @@ class Dispatcher:
         self._places.pop(operation_id, None)
         self.slots.give()
         self.pump()
+
+    def _carry_out(self, attempt: Work) -> None:
+        assert self._tasks is not None, "the dispatcher runs before anything is handed to it"
+        self._crew.carry_out(attempt, self._tasks)
 
     def _spawn(self, step: Callable[[Unpack[Args]], Coroutine[None, None, None]], *args: *Args) -> None:
         assert self._tasks is not None, "the dispatcher runs before anything is handed to it"

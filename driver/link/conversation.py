@@ -12,8 +12,8 @@ carries out the orders at once; none of them waits, because what takes time was 
   the end closes or aborts the socket, and the reader finds out. While the courier is full it reads nothing,
   pongs included: a journal that stalls for long ends the link as a dead network would, rather than fill the
   memory, and the plane delivers again after the reconnect;
-* the writer sends under a deadline, for `send` returning says nothing, and not returning says that nobody
-  reads;
+* the writer waits for the socket under a deadline: that a frame was written says nothing, but that no more
+  can be written says that nobody reads;
 * the journal worker reads pages and parks events, one after the other.
 """
 
@@ -28,7 +28,7 @@ import structlog
 from anyio.abc import TaskGroup
 from websockets.exceptions import ConnectionClosed
 
-from driver.core.answers import Answer, Repeat
+from driver.core.answers import Answer, Repeat, Silent
 from driver.core.frames import SUBPROTOCOL
 from driver.core.session import LinkSession, Phase, SessionStatistics
 from driver.core.signals import (
@@ -204,17 +204,20 @@ class Conversation:
         return Parting(code, self._why or " ".join(str(closed).split()), self._greeted.is_set())
 
     async def _write(self) -> None:
-        with suppress(ConnectionClosed):
-            while True:
-                frames, close = await self._outbox.take()
-                with anyio.move_on_after(self._dead_after_s * SEND_SHARE) as deadline:
-                    if frames:
-                        await self._socket.send_together(frames)
-                    if close is not None:
-                        await self._socket.close(close.code, close.reason)
-                if deadline.cancelled_caught:
-                    self._give_up("the plane does not read: a frame could not be sent in time")
-                self._boundary("link.sent")
+        while True:
+            frames, close = await self._outbox.take()
+            if not self._socket.write(frames) or close is not None:
+                await self._wait_for_socket(close)
+            self._boundary("link.sent")
+
+    async def _wait_for_socket(self, close: CloseLink | None) -> None:
+        """Return once the plane has read enough that more can be sent, or the connection is closed."""
+        with anyio.move_on_after(self._dead_after_s * SEND_SHARE) as deadline, suppress(ConnectionClosed):
+            await self._socket.drained()
+            if close is not None:
+                await self._socket.close(close.code, close.reason)
+        if deadline.cancelled_caught:
+            self._give_up("the plane does not read: a frame could not be sent in time")
 
     def _give_up(self, why: str) -> None:
         """End a connection that does not work any more; the reader finds it closed."""
@@ -249,6 +252,8 @@ class Conversation:
         return tuple(replace(event, seq=event.seq - self._base) for event in events)
 
     async def _answer(self, answer: Answer) -> None:
+        if isinstance(answer, Silent):
+            return  # the journal's events are the answer
         await self._outbox.roomy()
         if isinstance(answer, Repeat):
             answer = Repeat(self._on_wire(answer.events))

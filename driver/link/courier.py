@@ -5,6 +5,7 @@ must not cancel whoever commits them. What a dead socket still had waiting is dr
 again.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -49,8 +50,9 @@ class Courier:
         self._waiting: deque[_Parcel] = deque()
         self._waiting_bytes = 0
         self._fences: deque[_Fencing] = deque()
-        self._work = anyio.Event()
-        self._room = anyio.Event()
+        # made once, and set and cleared for each batch
+        self._work = asyncio.Event()
+        self._room = asyncio.Event()
         self._alarm = anyio.Event()
         self._fenced = anyio.Event()
 
@@ -74,7 +76,7 @@ class Courier:
     async def wait_for_room(self) -> None:
         """Return once another command may be carried."""
         while self.is_full:
-            self._room = anyio.Event()
+            self._room.clear()
             await self._room.wait()
 
     def drop_waiting(self) -> None:
@@ -120,7 +122,7 @@ class Courier:
             if self._waiting:
                 await self._deliver()
             else:
-                self._work = anyio.Event()
+                self._work.clear()
                 await self._work.wait()
 
     async def _deliver(self) -> None:

@@ -3,10 +3,9 @@
 Part of `driver.link`; imports `driver.core.signals`.
 """
 
+import asyncio
 from collections import deque
 from typing import Final, TypeAlias
-
-import anyio
 
 from driver.core.signals import CloseLink
 
@@ -30,8 +29,9 @@ class Outbox:
     def __init__(self) -> None:
         self._items: deque[Item] = deque()
         self._bytes = 0
-        self._filled = anyio.Event()
-        self._roomy = anyio.Event()
+        # made once, and set and cleared for each frame
+        self._filled = asyncio.Event()
+        self._roomy = asyncio.Event()
         self._roomy.set()
 
     def put(self, item: Item) -> bool:
@@ -42,8 +42,8 @@ class Outbox:
         self._items.append(item)
         self._bytes += size
         self._filled.set()
-        if self._bytes >= ROOMY_BYTES and self._roomy.is_set():
-            self._roomy = anyio.Event()
+        if self._bytes >= ROOMY_BYTES:
+            self._roomy.clear()
         return True
 
     async def take(self) -> tuple[list[bytes], CloseLink | None]:
@@ -52,7 +52,7 @@ class Outbox:
         And the close that follows them, if there is one.
         """
         while not self._items:
-            self._filled = anyio.Event()
+            self._filled.clear()
             await self._filled.wait()
         frames, size, close = list[bytes](), 0, None
         while self._items and len(frames) < BATCH_MAX and size < BATCH_BYTES and close is None:

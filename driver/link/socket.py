@@ -32,11 +32,16 @@ class Socket(Protocol):
         """Return the next message. Raises where the socket is closed."""
         ...
 
-    async def send_together(self, frames: Sequence[bytes]) -> None:
-        """Hand over texts, in order; returning says nothing about their arrival.
+    def write(self, frames: Sequence[bytes]) -> bool:
+        """Hand over texts, in order, and return whether more can be taken at once; else wait for `drained`.
 
-        Raises where the socket is closed.
+        Neither blocks nor raises: where the socket is closing, they are lost. It says nothing about their
+        arrival.
         """
+        ...
+
+    async def drained(self) -> None:
+        """Return once more can be taken, or the socket is closed."""
         ...
 
     async def close(self, code: int = 1000, reason: str = "") -> None:

@@ -25,6 +25,8 @@ from tests.faults.simulation.truth import Truth
 DEAD_AFTER_S = 20.0
 TIMEOUT_S = 5.0
 TICK_S = 1e-6
+SMOOTH_SHARE = 0.5
+"""Of writes, after which the socket takes more at once."""
 
 
 class Far(Protocol):
@@ -126,13 +128,14 @@ class Wire:
             await self._reader
         return self._inbox.popleft().decode()
 
-    async def send_together(self, frames: Sequence[bytes]) -> None:
-        if not self.is_open:
-            raise self._closed()
+    def write(self, frames: Sequence[bytes]) -> bool:
         loop = asyncio.get_running_loop()
-        for frame in frames:
+        for frame in frames if self.is_open else ():
             self._up = self._arrival(self._up)
             loop.call_at(self._up, self._arrive_up, frame, context=self._network.context)
+        return self._network.rng.random() < SMOOTH_SHARE
+
+    async def drained(self) -> None:
         await asyncio.sleep(0)
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
