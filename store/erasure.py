@@ -32,7 +32,7 @@ from store.wire import as_json, from_json
 ERASED_MAX: Final = 64
 """Payloads, or commands, erased with one commit, some ten microseconds each, or some hundred."""
 AT_ONCE: Final = 8
-"""Commands of a run that are erased with the commit that hears of them, however long that takes."""
+"""Commands that are erased with the commit in which that was demanded, however long it takes."""
 WALKED: Final = 64
 """Commands of a run that one page looks at."""
 VERDICTS_MAX: Final = 256
@@ -86,12 +86,13 @@ BEGIN: Final = RunErasure(after=0)
 
 def erase(ledger: Ledger) -> Erased:
     """Erase the oldest of what is due, and some of what is left of it."""
-    budget = ledger.pace.budget()
-    commands = _erase_commands(ledger, budget)
-    secrets = _erase_secrets(ledger, budget)
-    swept, secret = pieces.sweep(ledger, budget)
+    with ledger.pace.step() as budget:
+        commands = _erase_commands(ledger, budget)
+        secrets = _erase_secrets(ledger, budget)
+        swept, secret = pieces.sweep(ledger, budget)
     if commands or secrets or swept:
-        ledger.pace.used()
+        # what was withheld is young: it stands in a few pages, which the `-wal` holds anyway
+        ledger.pace.used(scatters=commands or swept)
     return Erased(
         anything=commands or secrets or swept, secret=commands or secrets or secret, recorded=commands
     )
@@ -136,17 +137,18 @@ def demand(ledger: Ledger, run: int, so_far: RunErasure) -> RunErasure:
 
     That a run was ended, and how, is an outcome, and stays.
     """
-    budget = ledger.pace.budget()
-    ledger.pace.used()
-    rows = ledger.execute("commands_to_erase", (run, so_far.after, WALKED)).fetchall()
-    for looked, (command, kind, operation_id, receipt_seq, is_left) in enumerate(rows):
-        if looked > AT_ONCE and budget.spent:
-            return so_far
-        if is_left and kind == TOOL_CALL:
-            so_far = _demand_call(ledger, command, operation_id, so_far)
-        elif is_left and kind != RUN_END and _is_answered(ledger, receipt_seq):
-            ledger.execute("demand_erasure", (command,))
-        so_far = replace(so_far, after=command)
+    ledger.pace.used(scatters=False)
+    with ledger.pace.step() as budget:
+        rows = ledger.execute("commands_to_erase", (run, so_far.after, WALKED)).fetchall()
+        for command, kind, operation_id, receipt_seq, is_left in rows:
+            if budget.walked > AT_ONCE and budget.spent:
+                return so_far
+            if is_left and kind == TOOL_CALL:
+                so_far = _demand_call(ledger, command, operation_id, so_far)
+            elif is_left and kind != RUN_END and _is_answered(ledger, receipt_seq):
+                ledger.execute("demand_erasure", (command,))
+            so_far = replace(so_far, after=command)
+            budget.walked += 1
     return so_far if len(rows) == WALKED else replace(so_far, after=None)
 
 
@@ -194,7 +196,7 @@ def goes_at_once(ledger: Ledger) -> bool:
     due = ledger.execute("erasures_due", (AT_ONCE + 1,)).fetchall()
     if ledger.shreds or len(due) > AT_ONCE:
         return False
-    size = 0
+    size = ledger.pace.step().taken
     for _, operation_id, accepted_seq, receipt_seq in due:
         row = None if operation_id is None else find_operation(ledger, operation_id)
         seqs = (accepted_seq, receipt_seq) if row is None else _events_of(ledger, row)
@@ -227,12 +229,13 @@ def is_erased(ledger: Ledger, command: int) -> bool:
 
 
 def _erase_commands(ledger: Ledger, budget: Budget) -> bool:
-    erased = size = 0
+    erased = 0
     runs: set[int] = set()
     for command, operation_id, accepted_seq, receipt_seq in ledger.execute(
         "erasures_due", (ERASED_MAX,)
     ).fetchall():
-        if size > STEP_BYTES or (erased >= AT_ONCE and budget.spent):
+        # `goes_at_once` has promised this much, whatever the share
+        if budget.taken > STEP_BYTES or (erased >= AT_ONCE and budget.spent):
             break
         row = None if operation_id is None else find_operation(ledger, operation_id)
         if row is not None and row.command == command:
@@ -242,7 +245,6 @@ def _erase_commands(ledger: Ledger, budget: Budget) -> bool:
             length = _erase_events(ledger, (accepted_seq, receipt_seq))
             ledger.execute("erasure_done", (command,))
         budget.take(length)
-        size += length
         erased += 1
     for run in runs:
         _erase_verdicts(ledger, run)

@@ -345,7 +345,8 @@ class Journal:
                 while await self._work_arrives():
                     await self._commit_what_waits()
                     await self._read_what_waits()
-                    if self._writer.wants_checkpoint or self._may_empty_wal:
+                    crowded = bool(self._writes)
+                    if self._writer.wants_checkpoint(crowded=crowded) or self._may_empty_wal:
                         await self._run(self._writer.checkpoint)
                         self._checkpoints += 1
                 await self._run(self._writer.finish)

@@ -26,9 +26,8 @@ thing that it does is one command. Long payloads stand in pieces, which later co
 """
 
 import json
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -36,6 +35,7 @@ from typing import Final
 from store import pieces
 from store.batches import Batches
 from store.connection import PAGE_BYTES
+from store.erasure import debt
 from store.events import SupervisorVerdict
 from store.head import Ledger, row_digest
 from store.lifecycle import Source, is_erasable, is_settled
@@ -92,22 +92,37 @@ class _Tally:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
+        self._stopped = False
         self.commands = self.events = self.tombstones = self.pages = 0
 
     @property
     def spent(self) -> bool:
-        return self._budget.spent
+        return self._stopped or self._budget.spent
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def has_room(self, count: int) -> bool:
+        return self._budget.has_room(count)
 
     def overwritten(self, count: int) -> None:
         self._budget.take(count)
+
+    def step(self, *, finished: bool) -> Step:
+        return Step(
+            commands=self.commands,
+            events=self.events,
+            tombstones=self.tombstones,
+            pages=self.pages,
+            finished=finished,
+        )
 
 
 class Retention:
     """One pass after the other over a journal. Made for one process life."""
 
-    def __init__(self, settings: RetentionSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: RetentionSettings) -> None:
         self._settings: Final = settings
-        self._clock: Final = clock
         self._phases: Final = (self._commands, self._loose, self._loose_of_runs, self._graves, self._vacuum)
         self._phase = 0
         self._after: tuple[int, int] = (0, 0)
@@ -117,29 +132,30 @@ class Retention:
     def step(self, tx: Transaction) -> Step:
         """Go on with the pass for some milliseconds; the step after a finished one begins the next pass.
 
-        A fenced journal is left as it is: what it holds may be what tells two histories apart.
+        A fenced journal is left as it is: what it holds may be what tells two histories apart. What is to be
+        erased on demand goes first, and so do the pieces that pruning leaves: then a step does nothing.
         """
         if tx.fence is not None:
             return Step(finished=True)
-        tx.ledger.pace.used()
-        tally = _Tally(tx.ledger.pace.budget(self._clock))
+        if debt(tx.ledger).demanded:
+            return Step()
+        with tx.ledger.pace.step() as budget:
+            tally = _Tally(budget)
+            finished = self._go_on(tx, tally)
+        step = tally.step(finished=finished)
+        tx.ledger.pace.used(scatters=bool(step.commands or step.events or step.tombstones or step.pages))
+        return step
+
+    def _go_on(self, tx: Transaction, tally: _Tally) -> bool:
+        """Go on until the budget is spent, or the pass is over. Returns whether it is."""
         while not tally.spent:
             if self._phases[self._phase](tx, tally):
                 continue
             self._after = (0, 0)
             self._phase = (self._phase + 1) % len(self._phases)
             if self._phase == 0:
-                return self._step(tally, finished=True)
-        return self._step(tally, finished=False)
-
-    def _step(self, tally: _Tally, *, finished: bool) -> Step:
-        return Step(
-            commands=tally.commands,
-            events=tally.events,
-            tombstones=tally.tombstones,
-            pages=tally.pages,
-            finished=finished,
-        )
+                return True
+        return False
 
     # ------------------------------------------------------------ phases: each returns whether there is more
 
@@ -149,10 +165,13 @@ class Retention:
         for row in rows:
             if row[3] >= cutoff or (row[4] or 0) > tx.acked_seq:
                 return False  # and so are all behind it
-            self._after = (row[0], 0)
             pruning = self._pruning(tx, row, cutoff)
             if pruning is not None:
+                if not tally.has_room(pruning.weight):
+                    tally.stop()
+                    return True
                 _prune(tx, pruning, tally)
+            self._after = (row[0], 0)
             if tally.spent:
                 return True
         return len(rows) == LOOKED_AT
@@ -235,7 +254,8 @@ class Retention:
             return None
         if any(ledger.execute("receipt_of", (each,)).fetchone()[0] is None for each in commands):
             return None  # something about the operation is still to be answered
-        return _Pruning(commands, operation, tuple(event[0] for event in events))
+        going = tuple(event[0] for event in events)
+        return _Pruning(commands, operation, going, _weight(ledger, going))
 
     def _is_over(self, tx: Transaction, row: OperationRow) -> bool:
         record, standing = row.record, standing_of(row.record)
@@ -260,6 +280,8 @@ class _Pruning:
     commands: tuple[int, ...]
     operation: OperationRow | None
     seqs: tuple[int, ...]
+    weight: int
+    """How many bytes are overwritten."""
 
 
 def _may_go(tx: Transaction, seq: int) -> bool:
@@ -267,6 +289,11 @@ def _may_go(tx: Transaction, seq: int) -> bool:
     if seq > tx.acked_seq or seq >= tx.last_seq:
         return False
     return tx.ledger.execute("is_dead_letter", (seq,)).fetchone() is None
+
+
+def _weight(ledger: Ledger, seqs: Sequence[int]) -> int:
+    """Return how many bytes are overwritten with these events."""
+    return sum(ledger.execute("weight", (seq,)).fetchone()[0] for seq in seqs)
 
 
 def _is_independent(tx: Transaction, command_id: str) -> bool:
@@ -288,7 +315,8 @@ def _prune(tx: Transaction, pruning: _Pruning, tally: _Tally) -> None:
             runs[run] = None
     for run in runs:
         _trace(ledger, run)
-    _delete_events(ledger, pruning.seqs, tally)
+    _delete_events(ledger, pruning.seqs)
+    tally.overwritten(pruning.weight)
     if pruning.operation is not None:
         _delete_operation(ledger, pruning.operation)
     for command in pruning.commands:
@@ -327,16 +355,16 @@ def _prune_events(tx: Transaction, seqs: Sequence[int], run: int | None, tally: 
     ledger = tx.writing()
     if run is not None:
         _trace(ledger, run)
-    _delete_events(ledger, seqs, tally)
+    tally.overwritten(_weight(ledger, seqs))
+    _delete_events(ledger, seqs)
     tally.events += len(seqs)
 
 
-def _delete_events(ledger: Ledger, seqs: Sequence[int], tally: _Tally) -> None:
+def _delete_events(ledger: Ledger, seqs: Sequence[int]) -> None:
     """Remove events, in ascending order, and all that is kept beside them."""
     for first, last in _stretches(seqs):
         _open_gap(ledger, first, last)
     for seq in seqs:
-        tally.overwritten(ledger.execute("weight", (seq,)).fetchone()[0])
         pieces.let_go(ledger, seq, secret=False)
         for statement in ("delete_dead_letter", "delete_payload", "delete_remains", "delete_event"):
             ledger.execute(statement, (seq,))

@@ -1,9 +1,9 @@
-"""The `-wal` file, read without SQLite: what SQLite would silently ignore in it.
+"""The `-wal` file, read without SQLite: what SQLite would silently ignore in it, and how full it is.
 
-Part of `store`; imports nothing of ours. Only for a journal that nobody has open. The layout is that of
-https://www.sqlite.org/walformat.html: a header of 32 bytes, then frames of 24 bytes and one page each; all
-integers are big-endian. Reading this file takes no locks away: SQLite's stand on the journal itself, and on
-its `-shm`.
+Part of `store`; imports nothing of ours. All but `Filling` is for a journal that nobody has open. The layout
+is that of https://www.sqlite.org/walformat.html: a header of 32 bytes, then frames of 24 bytes and one page
+each; all integers are big-endian. Reading this file takes no locks away: SQLite's stand on the journal
+itself, and on its `-shm`.
 
 SQLite takes the frames up to the first one whose checksum is wrong for the end of the log, whatever stands
 behind it. After a power loss that is right: the transaction that was being written is torn. But a transaction
@@ -30,6 +30,9 @@ _SPLIT_AT: Final = SECTOR_BYTES - 8
 _MAGIC: Final = frozenset({0x377F0682, 0x377F0683})
 _FORMAT: Final = 3_007_000
 _WORD: Final = 0xFFFF_FFFF
+_SALTS_AT: Final = 16
+_SALTS_IN_FRAME: Final = 8
+_SALT_BYTES: Final = 8
 _SHM_FRAMES_AT: Final = 16
 """Where the `-shm` file says, in the machine's byte order, how many frames are valid."""
 
@@ -119,3 +122,46 @@ def read_frames(path: Path, header: WalHeader, valid: int) -> WalFrames:
                 whole_behind |= bool(commit)
             before = (checksum[0], checksum[1])
     return WalFrames(pages=frozenset(pages), page_count=page_count, commits_lost=lost)
+
+
+class Filling:
+    """How many frames stand in the `-wal` of an open journal, which SQLite does not tell.
+
+    Asked by the journal's owner after its commits. The file does not shrink when SQLite begins anew at its
+    head, under other salts: what carries the salts of the header was written since. The count is exact,
+    unless a transaction was rolled back after its pages had spilled: then it is too high until the next one.
+    """
+
+    def __init__(self, path: Path, page_bytes: int) -> None:
+        self._path: Final = path
+        self._frame_bytes: Final = FRAME.size + page_bytes
+        self._salts = b""
+        self._frames = 0
+
+    def look(self) -> tuple[int, int]:
+        """Return the number of frames, and how long the file is. Costs few short reads. Raises OSError."""
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            salts = os.pread(file, _SALT_BYTES, _SALTS_AT)
+            if salts != self._salts:
+                self._salts, self._frames = salts, 0
+            if salts:
+                self._frames = self._last(file, self._frames)
+            return self._frames, os.fstat(file).st_size
+        finally:
+            os.close(file)
+
+    def _last(self, file: int, valid: int) -> int:
+        """Return the last valid frame, behind one that is: in strides that double, then halve."""
+        stride = 1
+        while self._is_valid(file, valid + stride):
+            valid, stride = valid + stride, stride * 2
+        while stride > 1:
+            stride //= 2
+            if self._is_valid(file, valid + stride):
+                valid += stride
+        return valid
+
+    def _is_valid(self, file: int, frame: int) -> bool:
+        at = HEADER.size + (frame - 1) * self._frame_bytes + _SALTS_IN_FRAME
+        return os.pread(file, _SALT_BYTES, at) == self._salts

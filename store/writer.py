@@ -29,6 +29,7 @@ from store.records import StoredEvent
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.view import View
+from store.wal import Filling
 
 ROOM_CACHED_S: Final = 1.0
 """How old the last look at the disk's room may be; what was written since is known without one."""
@@ -37,11 +38,8 @@ SETTLED_BYTES_MIN: Final = 16_777_216
 CHECKPOINT_PAGES: Final = 1_000
 """Pages in the `-wal` after which it is checkpointed: SQLite's own default; much more is slower, not
 faster."""
-CHECKPOINT_BYTES: Final = CHECKPOINT_PAGES * PAGE_BYTES
 ERASING_AT_CLOSE: Final = 64
 """Commits that a close makes to erase what is due, about a second. The next life erases the rest."""
-_PAGES_A_COMMIT: Final = 12.0
-"""A first guess; later the last checkpoint tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +136,11 @@ class Writer:
         self.sizes = Sizes(0, 0, 0)
         self._unclean: Final = files.unclean_mark(path)
         self._marked = self._unclean.exists()
-        self._commits_in_wal = 0
-        self._pages_a_commit = _PAGES_A_COMMIT
-        self._wal_bytes = self._wal_bytes_before = 0
+        self._filling: Final = Filling(self._wal, PAGE_BYTES)
+        self._wal_pages = self._wal_bytes = 0
+        """Those that are not in the file yet, and how long the `-wal` is."""
+        self._put_off = False
+        """Whether the checkpoint that is due waits for one more commit."""
         self.holds_erased = ledger.head.key_check is not None
         """Whether the `-wal` may hold old copies of pages whose secrets were erased since."""
         self.held = False
@@ -170,13 +170,14 @@ class Writer:
             self.ledger.connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._failed(error, during) from error
-        self.ledger.pace.told(time.perf_counter() - began)
+        took, pages = time.perf_counter() - began, self._wal_pages
         self.holds_erased |= erased.secret
         self.ledger.rewritten += erased.recorded
         if done.wrote or erased.anything:
             self._after_commit()
+        self.ledger.pace.told(took, self._wal_pages - pages)
         if self.ledger.vanishing and not owing.demanded and not self.held:
-            self._empty_wal()  # whoever waits for this commit is told that it is gone
+            self.checkpoint()  # whoever waits for this commit is told that it is gone
         return Committed(
             outcomes=done.outcomes,
             events=done.events,
@@ -214,8 +215,7 @@ class Writer:
     def _after_commit(self) -> None:
         self._boundary("journal.after_commit")
         self._committed_bytes = self._page_bytes()
-        self._commits_in_wal += 1
-        self._wal_bytes = self._wal.stat().st_size
+        self._wal_pages, self._wal_bytes = self._filling.look()
         if not self._marked:
             self._mark_unclean()
 
@@ -242,28 +242,27 @@ class Writer:
 
     # ------------------------------------------------------------ checkpoints
 
-    @property
-    def wants_checkpoint(self) -> bool:
-        """Whether the `-wal` holds enough pages that a checkpoint is due.
+    def wants_checkpoint(self, *, crowded: bool) -> bool:
+        """Whether the `-wal` holds enough pages that a checkpoint is due; `store.pace` may want one earlier.
 
-        SQLite does not tell how many it holds, and the file does not shrink when it begins anew; so they are
-        estimated from the last time, and a file that grows has certainly as many as it is long.
+        Where the last commit has removed something, whoever waited for its end comes first (`crowded`): once.
         """
-        if self.held:
-            return False
-        if self._commits_in_wal * self._pages_a_commit >= CHECKPOINT_PAGES:
-            return True
-        return self._wal_bytes > max(CHECKPOINT_BYTES, self._wal_bytes_before)
+        pace = self.ledger.pace
+        is_due = not self.held and (self._wal_pages >= CHECKPOINT_PAGES or pace.due)
+        self._put_off = is_due and crowded and pace.has_removed and not self._put_off
+        return is_due and not self._put_off
 
     def checkpoint(self) -> None:
-        """Copy the `-wal` into the file, and fsync it; empty the `-wal` where secrets were erased.
+        """Copy the `-wal` into the file, and fsync it; empty the `-wal` where something was erased.
 
         Raises `JournalFailed`, also where SQLite did not finish.
         """
-        if self.holds_erased:
+        began = time.perf_counter()
+        if self.holds_erased or self.ledger.vanishing:
             self._empty_wal()
         else:
             self._copy("PASSIVE")
+        self.ledger.pace.copied(time.perf_counter() - began)
 
     def _copy(self, mode: str) -> None:
         try:
@@ -274,10 +273,7 @@ class Writer:
             raise JournalFailed(
                 "checkpoint", f"{copied} of {pages} pages were copied, although nobody else reads"
             )
-        if self._commits_in_wal and pages > 0:
-            self._pages_a_commit = max(1.0, pages / self._commits_in_wal)
-        self._commits_in_wal = 0
-        self._wal_bytes_before = self._wal_bytes
+        self._wal_pages = 0
 
     def finish(self) -> None:
         """Bring everything into the one file, so that no `-wal` is left. Raises `JournalFailed`."""
@@ -302,7 +298,7 @@ class Writer:
             except OSError as error:
                 raise JournalFailed("close", f"{self._unclean}: {error.strerror}") from error
         self._copy("TRUNCATE")
-        self._wal_bytes = self._wal_bytes_before = 0
+        self._wal_bytes = 0
         self.holds_erased = self.ledger.vanishing = False
 
     def give_up(self) -> None:
@@ -312,7 +308,7 @@ class Writer:
         behind and call that a loss; where it cannot be removed, or a commit stands in the `-wal` alone, it
         stays.
         """
-        if self._marked and not self._commits_in_wal:
+        if self._marked and not self._wal_pages:
             with suppress(OSError):
                 unlink_durably(self._unclean)
 

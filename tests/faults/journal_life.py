@@ -375,7 +375,7 @@ def main(arguments: list[str], actions: int = ACTIONS) -> int:
     for weakness in arguments[3:]:
         WEAKNESSES[weakness]()
     writer: Any = import_module("store.writer")
-    writer.CHECKPOINT_PAGES, writer.CHECKPOINT_BYTES = CHECKPOINT_PAGES, CHECKPOINT_PAGES * 4_096
+    writer.CHECKPOINT_PAGES = CHECKPOINT_PAGES
     try:
         if name == "mend":
             mend(root)
