@@ -402,7 +402,7 @@ class Journal:
             self._writes.extendleft(reversed(calls))  # where `_fail` finds them
             raise
         self._count(committed)
-        self._crowd = len(calls)
+        self._crowd = sum(call.waiter is not None for call in calls)  # nobody comes again for what is lazy
         if committed.wrote:
             for watch in self._watches:
                 watch(time.perf_counter() - began, len(calls))
