@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ import anyio
 import pytest
 from anyio.abc import AnyByteStream
 
+from driver.triage import on_leash
 from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import JsonObject
@@ -298,7 +298,7 @@ def program(tmp_path: Path, code: str, timeout_s: float = 30.0) -> ChatModel:
     """A model that is a Python program."""
     argv = (sys.executable, "-I", "-S", "-c", code)
     made = Program(argv=argv, cwd=tmp_path, timeout_s=timeout_s)
-    return ChatModel(CommandChat(made, {**os.environ, "SECRET_TOKEN": "canary"}))
+    return ChatModel(CommandChat(made, {**os.environ, "SECRET_TOKEN": "canary"}, on_leash))
 
 
 READS = "import json, os, re, sys\nasked = json.load(sys.stdin)\n"
@@ -349,7 +349,7 @@ async def test_a_program_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
     missing = Program(argv=("/nowhere/at-all",), cwd=tmp_path, timeout_s=30)
     async with asked(tmp_path) as given:
         with pytest.raises(ModelFailed, match="cannot be started"):
-            await ChatModel(CommandChat(missing, {})).judge(given.wall)
+            await ChatModel(CommandChat(missing, {}, on_leash)).judge(given.wall)
 
 
 async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) 
 async def test_a_child_that_holds_the_output_open_costs_no_answer(
     tmp_path: Path, *, own_session: bool
 ) -> None:
-    """The program's exit ends its answer; a child of its session ends with it, and no other is waited for."""
+    """The program's exit ends its answer, and its children, whatever session they are in."""
     pids = tmp_path / "pids"
     child = "[sys.executable, '-I', '-S', '-c', 'import time; time.sleep(600)']"
     code = ANSWERS + (
@@ -380,14 +380,14 @@ async def test_a_child_that_holds_the_output_open_costs_no_answer(
         f"open({str(pids)!r}, 'w').write(str(child.pid))"
     )
     async with asked(tmp_path) as given:
-        try:
-            judged = await program(tmp_path, code, timeout_s=PATIENCE_S).judge(given.wall)
-        finally:
-            pid = int(pids.read_text())
-            if own_session:
-                os.kill(pid, signal.SIGKILL)
-            await _end_of(pid)
+        judged = await program(tmp_path, code, timeout_s=PATIENCE_S).judge(given.wall)
+        assert _is_gone(int(pids.read_text()))
         assert effects(given.wall, judged) == [Effect.NONE, Effect.NONE]
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether no such process runs, now."""
+    return not Path(f"/proc/{pid}").exists()
 
 
 async def _end_of(pid: int) -> None:
@@ -404,7 +404,7 @@ async def _end_of(pid: int) -> None:
 
 
 CHATS: dict[str, Callable[[Path], Chat]] = {
-    "command": lambda folder: CommandChat(Program(argv=("true",), cwd=folder, timeout_s=1), {}),
+    "command": lambda folder: CommandChat(Program(argv=("true",), cwd=folder, timeout_s=1), {}, on_leash),
 }
 
 

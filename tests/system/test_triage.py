@@ -9,6 +9,9 @@ from typing import Any, Final, cast
 import pytest
 from anyio.abc import AnyByteStream
 
+from tests.driver.providers.command.stage import STOP, Gate, mark
+from tests.driver.providers.command.test_leash import all_of, tree
+from tests.driver.providers.command.test_readoption import gone
 from tests.driver.providers.http.site import Request, Script, Site, http, says, site
 from tests.system.audit import key_of, must_hold
 from tests.system.history import Json
@@ -250,5 +253,35 @@ async def test_a_crash_before_the_call_is_seen_as_no_change(zygote: Zygote) -> N
         await plane.until(lambda: said(plane, "operation.reconciled"))
         (word,) = said(plane, "operation.reconciled")
         assert (word["data"]["effect"], word["best_effort"]) == ("none", True)
+        assert await life.stop() == 0
+        await must_hold(made)
+
+
+async def test_a_triage_program_and_all_that_it_has_started_end_with_the_daemon(zygote: Zygote) -> None:
+    """SIGKILL in the middle of a question: an orphan of it in a session of its own is gone, too."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        operation_id = await lose(made, plane, call("cmd-1", n=1))
+        marked, gate = mark(), Gate(made.root)
+        script = f"{tree(marked)} {STOP} wait"
+        made.configure(
+            supervisor={
+                "model": "command",
+                "argv": ["sh", "-c", script, "sh", *gate.paths],
+                "interval_s": 0.1,
+                "min_age_s": 0,
+                "timeout_s": 600,
+            }
+        )
+        life = made.start()
+        await gate.reached()
+        found = await all_of(marked, 3)
+        await life.kill()
+        for pid in found:
+            await gone(pid)
+        made.configure(supervisor={"interval_s": 0.1, "min_age_s": 0})
+        life = made.start()
+        await plane.until(lambda: said(plane, "supervisor.verdict"))
+        (verdict,) = said(plane, "supervisor.verdict")
+        assert verdict["data"]["operation_ids"] == [operation_id]
         assert await life.stop() == 0
         await must_hold(made)

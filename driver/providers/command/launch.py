@@ -46,11 +46,6 @@ class Launch:
     folder: int
     """A descriptor of the working folder."""
 
-    @property
-    def folder_path(self) -> Path:
-        """Where the working folder is."""
-        return _path_behind(self.folder)
-
     def close(self) -> None:
         """Give the descriptor back."""
         os.close(self.folder)
@@ -95,7 +90,7 @@ def locate(settings: CommandSettings, filled: Filled) -> Launch:
         env = environment(settings.env, settings.env_files)
         return Launch(
             program=filled.program,
-            path=_path_of(filled.argv[0], folder, env),
+            path=path_of(filled.argv[0], folder, env),
             argv=filled.argv,
             env=env,
             stdin=filled.stdin,
@@ -121,7 +116,7 @@ def examine(settings: CommandSettings, program: Program) -> None:
         words = program.argv.source
         first = _literal(words[0]) if isinstance(words, list) else None
         if first is not None and ("/" not in first or program.cwd is None or named is not None):
-            _path_of(first, folder, env)
+            path_of(first, folder, env)
     except ValueFileUnusable as error:
         raise Refused("spawn_failed", str(error)) from error
     finally:
@@ -200,8 +195,11 @@ def _path_behind(folder: int) -> Path:
     return Path(f"/proc/self/fd/{folder}").readlink()
 
 
-def _path_of(program: str, folder: int, env: Mapping[str, str]) -> str:
-    """Return the path of the program: one with a `/` counts from the working folder, as in a shell."""
+def path_of(program: str, folder: int, env: Mapping[str, str]) -> str:
+    """Return the path of the program: one with a `/` counts from the working folder, as in a shell.
+
+    Blocks. Raises `Refused`.
+    """
     wanted = str(_path_behind(folder) / program) if "/" in program else program
     found = shutil.which(wanted, path=env.get("PATH", os.defpath))
     if found is None:

@@ -152,7 +152,7 @@ class CommandProvider:
 
     async def observe(self, call: ToolCall) -> str | None:
         """See `driver.providers.observing`."""
-        return await look(self._settings, call)
+        return await look(self._settings, call, self._zygote)
 
     async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
         """See `Provider.dispatch`.

@@ -1,7 +1,7 @@
 """Starts a shim: its folder, its cgroup, its descriptors.
 
-Part of `driver.providers.command`; imports its `cgroup`, `launch`, `records`, `remains`, `shim`, `spool`,
-`tether` and `zygote`. Everything here blocks: call it in a worker thread.
+Part of `driver.providers.command`; imports its `cgroup`, `launch`, `nameless`, `records`, `remains`, `shim`,
+`spool`, `tether` and `zygote`. Everything here blocks: call it in a worker thread.
 """
 
 import os
@@ -13,8 +13,9 @@ from driver.core.attempts import ToolCall
 from driver.providers.command import cgroup, remains
 from driver.providers.command.errors import Refused
 from driver.providers.command.launch import Launch
+from driver.providers.command.nameless import memory
 from driver.providers.command.records import Origin
-from driver.providers.command.shim.words import Descriptors, Plan
+from driver.providers.command.shim.words import SHIM, Descriptors, Plan
 from driver.providers.command.spool import Place
 from driver.providers.command.tether import Tether
 from driver.providers.command.zygote import Zygote
@@ -64,18 +65,18 @@ def _start(place: Place, plan: Plan, launch: Launch, zygote: Zygote, group: Path
         assert control is not None, "it has been opened for reading just before"
         ours_on_failure.callback(os.close, control)
         handed = Descriptors(
-            plan=_memory("effectd-plan", plan.to_bytes(), theirs),
+            plan=memory("effectd-plan", plan.to_bytes(), theirs),
             link=their_link.fileno(),
             control=their_control,
             folder=opened(place.folder, os.O_RDONLY | os.O_DIRECTORY),
             cwd=launch.folder,
             stdin=opened(os.devnull, os.O_RDONLY)
             if launch.stdin is None
-            else _memory("effectd-stdin", launch.stdin, theirs),
+            else memory("effectd-stdin", launch.stdin, theirs),
             log=opened(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
             group=None if group is None else opened(group, os.O_RDONLY | os.O_DIRECTORY),
         )
-        zygote.fork([descriptor for descriptor in handed if descriptor is not None])
+        zygote.fork(SHIM, [descriptor for descriptor in handed if descriptor is not None])
         link.settimeout(0)
         ours_on_failure.pop_all()
     return Tether(place, control, link)
@@ -96,13 +97,3 @@ def _plan(launch: Launch, call: ToolCall) -> Plan:
         output_bytes_max=launch.program.output_bytes_max,
         ok_exit_codes=sorted(launch.program.ok_exit_codes),
     )
-
-
-def _memory(name: str, data: bytes, owner: ExitStack) -> int:
-    """Return a descriptor of a nameless file in memory that holds `data`, to be read from its start."""
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
-    owner.callback(os.close, descriptor)
-    with os.fdopen(descriptor, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor

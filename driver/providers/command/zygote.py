@@ -51,24 +51,21 @@ class Zygote:
             if self._orders is None:
                 self._start()
 
-    def fork(self, descriptors: Sequence[int]) -> None:
-        """Have a shim forked that is handed these descriptors. Raises `Refused`, and `OSError`."""
+    def fork(self, order: bytes, descriptors: Sequence[int]) -> None:
+        """Have a shim or a leash forked that is handed these descriptors. Raises `Refused`, and `OSError`."""
         with self._lock:
             try:
                 if self._orders is not None:
-                    self._send(self._orders, descriptors)
+                    socket.send_fds(self._orders, [order], descriptors)
                     return
             except OSError:
                 self._end()  # it was killed meanwhile
-            self._send(self._start(), descriptors)
+            socket.send_fds(self._start(), [order], descriptors)
 
     def close(self) -> None:
-        """End the zygote. Its shims go on."""
+        """End the zygote. Its shims and leashes go on."""
         with self._lock:
             self._end()
-
-    def _send(self, orders: socket.socket, descriptors: Sequence[int]) -> None:
-        socket.send_fds(orders, [b"shim"], list(descriptors))
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -27,4 +27,7 @@ stdin, the shim's own log, and a cgroup for the program, where there is one.
    its only reader, and that is what a daemon, this one or the next, waits for.
 
 Only SIGKILL makes a shim exit early; then the kernel kills the program too.
+
+What only reads has no outcome to lose, and no reason to outlive the daemon. It gets a leash instead
+(`leash`), which ends it, and all that it started, when its link ends.
 """

@@ -1,7 +1,7 @@
 """Keeps one program, from its fork until nothing of it is left.
 
-Part of `driver.providers.command.shim`, whose docstring is the theory of this; imports its `files`, `kernel`
-and `words`, and the standard library.
+Part of `driver.providers.command.shim`, whose docstring is the theory of this; imports its `execution`,
+`files`, `kernel` and `words`, and the standard library.
 """
 
 import os
@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import Final, Literal, NoReturn
 
 from driver.providers.command.shim import kernel
+from driver.providers.command.shim.execution import Surroundings, become
 from driver.providers.command.shim.files import Stream, record
 from driver.providers.command.shim.words import (
     FORMAT,
@@ -28,17 +29,6 @@ from driver.providers.command.shim.words import (
 
 WAIT_S_MAX: Final = 86_400.0
 """One wait: what `poll` takes is a C integer of milliseconds."""
-EXIT_NOT_EXECUTED: Final = 127
-"""Of a child that did not become the program; nobody looks at it."""
-_OUTLIVED: Final = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
-"""Sent to everything by who stops a service: the daemon ends, and must be told about the program later."""
 
 
 class Stage(Enum):
@@ -62,7 +52,8 @@ class Keeper:
         self._stderr = Stream(handed.folder, "stderr", plan.output_bytes_max)
         self._poll = select.poll()
         self._waiters: dict[int, Callable[[], int]] = {}
-        self._wake = self._wake_on_signals()
+        self._wake = kernel.wake_on_signals()
+        self._wait_for(self._wake, self._on_signal)
         self._failure = -1
         self._never_executed: str | None = None
         self._child = 0
@@ -94,23 +85,11 @@ class Keeper:
         os.close(release)
 
     def _execute(self, waiting: int, failure: int) -> NoReturn:
-        """Become the program, in the child. Never returns: what fails is told to the shim."""
-        try:
-            os.setsid()
-            kernel.die_with_parent()
-            if os.read(waiting, 1):  # nothing comes from a shim that is dead
-                for target, source in enumerate(
-                    (self._handed.stdin, self._stdout.write_end, self._stderr.write_end)
-                ):
-                    os.dup2(source, target)
-                os.fchdir(self._handed.cwd)
-                kernel.default_signals()
-                os.execve(self._plan.program, self._plan.argv, self._plan.env)  # noqa: S606 no shell, on purpose
-        except BaseException as error:  # noqa: BLE001 untold, it would look like a program that ran
-            why = error.strerror if isinstance(error, OSError) else None
-            os.write(failure, (why or type(error).__name__).encode())
-        finally:
-            os._exit(EXIT_NOT_EXECUTED)
+        """Become the program, in the child, once a byte says that `started` is written."""
+        handed = self._handed
+        around = Surroundings(handed.cwd, handed.stdin, self._stdout.write_end, self._stderr.write_end)
+        # nothing comes from a shim that is dead
+        become(self._plan, around, failure, lambda: bool(os.read(waiting, 1)))
 
     def _start_record(self) -> dict[str, object]:
         return {
@@ -135,16 +114,6 @@ class Keeper:
         self._wait_out()
         if self._failure in self._waiters:
             self._on_executed()  # all of that went faster than the first look
-
-    def _wake_on_signals(self) -> int:
-        """Return a descriptor that a signal makes readable: a child's end, or one that is outlived."""
-        wake, wake_end = os.pipe()
-        os.set_blocking(wake_end, False)
-        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, *_OUTLIVED):
-            signal.signal(number, lambda _number, _frame: None)
-        self._wait_for(wake, self._on_signal)
-        return wake
 
     def _wait_for(self, descriptor: int, waiter: Callable[[], int]) -> None:
         """Call `waiter` whenever there is something to read, until it returns 0: then that is at its end."""

@@ -9,6 +9,15 @@ import signal
 from contextlib import suppress
 from typing import Final
 
+OUTLIVED: Final = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Sent to everything by who stops a service: who keeps a program sees it to its end all the same."""
 _LIBC: Final = ctypes.PyDLL(None)  # which keeps the interpreter locked: a forked child goes on with it
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
@@ -68,6 +77,16 @@ def fork(group: int | None) -> int:
         if pid >= 0:
             return pid
     return os.fork()
+
+
+def wake_on_signals() -> int:
+    """Return a descriptor that a child's end makes readable, and a signal that is outlived."""
+    wake, wake_end = os.pipe()
+    os.set_blocking(wake_end, False)
+    signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, *OUTLIVED):
+        signal.signal(number, lambda _number, _frame: None)
+    return wake
 
 
 def default_signals() -> None:

@@ -9,13 +9,21 @@ from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple, Self
 
 FORMAT: Final = 1
-"""Of all that is said and recorded. A zygote of another version, after an upgrade, is refused."""
-HELLO: Final = b"effectd-zygote %d" % FORMAT
-"""What a zygote says first."""
+"""Of all that is recorded."""
+HELLO: Final = b"effectd-zygote 2"
+"""What a zygote says first. One that says another number, after an upgrade, is refused."""
+SHIM: Final = b"shim"
+"""Has a shim forked, which is handed `Descriptors`."""
+LEASH: Final = b"leash"
+"""Has a leash forked, which is handed `Leashed`."""
 READY: Final = b"ready "
-"""What a shim says when it can execute its program at once, with its process id behind it."""
+"""What a shim says when it can execute its program at once, with its process id behind it; a leash, too."""
 STARTED: Final = b"started"
-"""What it says when the program was executed."""
+"""What a shim says when the program was executed."""
+FAILED: Final = b"failed "
+"""What a leash says where its program was not executed, with the reason behind it."""
+ENDED: Final = b"ended "
+"""What a leash says when nothing of its program is left, with the exit code behind it, or -N for signal N."""
 MESSAGE_BYTES_MAX: Final = 64
 """Of a message on a socket."""
 
@@ -42,23 +50,40 @@ class Descriptors(NamedTuple):
     group: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to run. It goes through a nameless file in memory: nobody sees it in /proc."""
+class Leashed(NamedTuple):
+    """What a leash is handed, in this order."""
 
-    operation_id: str
-    attempt: int
+    command: int
+    link: int
+    cwd: int
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What to execute. It goes through a nameless file in memory: nobody sees it in /proc."""
+
     program: str
     argv: list[str]
     env: dict[str, str]
-    output_bytes_max: int
-    ok_exit_codes: list[int]
 
     def to_bytes(self) -> bytes:
-        """Return the plan as it travels."""
+        """Return it as it travels."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def read(cls, descriptor: int) -> Self:
-        """Return the plan that a descriptor leads to."""
+        """Return what a descriptor leads to."""
         return cls(**json.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Command):
+    """What a shim executes, and keeps of it."""
+
+    operation_id: str
+    attempt: int
+    output_bytes_max: int
+    ok_exit_codes: list[int]

@@ -1,4 +1,4 @@
-"""A process life to be killed: dispatches one call, and says each phase that it reaches.
+"""A process life to be killed: dispatches one call, and says each phase that it reaches; or looks once.
 
 Run as `python -m tests.driver.providers.command.life`; its stdin is one JSON object.
 """
@@ -12,7 +12,7 @@ import anyio
 from driver.core.attempts import Phase, ToolCall
 from driver.providers.command.provider import CommandProvider
 from store.records import OperationId
-from tests.driver.providers.command.stage import settings
+from tests.driver.providers.command.stage import EVIDENT, settings
 
 
 def _say(phase: Phase) -> None:
@@ -21,13 +21,13 @@ def _say(phase: Phase) -> None:
 
 
 async def main() -> None:
-    """Dispatch the call."""
+    """Dispatch the call, or look."""
     asked = json.loads(sys.stdin.readline())
-    provider = CommandProvider(settings(Path(asked["folder"])))
+    provider = CommandProvider(settings(Path(asked["folder"]), {"look": EVIDENT}))
     call = ToolCall(
         operation_id=OperationId(asked["operation_id"]),
         attempt=1,
-        tool="run",
+        tool="look" if asked["look"] else "run",
         arguments=asked["arguments"],
         key=None,
         timeout_s=asked["timeout_s"],
@@ -36,7 +36,10 @@ async def main() -> None:
         await tasks.start(provider.run)
         if not asked["group"]:
             provider._group = None
-        await provider.dispatch(call, _say)
+        if asked["look"]:
+            await provider.observe(call)
+        else:
+            await provider.dispatch(call, _say)
         await provider.close()
 
 

@@ -27,6 +27,8 @@ GROUPS_S: Final = 60.0
 """Far longer than any test holds a command."""
 ANY: Final = Program.declared("=arguments.argv")
 """The tool `run`: whatever its argument `argv` says."""
+EVIDENT: Final = Program.declared(["true"], evidence="=arguments.argv")
+"""A tool whose reading command its argument `argv` names."""
 DEADLINE_S = 3.0
 """For a call that is ended for its time: by then its program runs, however busy the machine is."""
 _marks = count(os.getpid() * 1_000)

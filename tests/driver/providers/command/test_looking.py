@@ -8,8 +8,10 @@ import anyio
 import pytest
 
 from driver.core.attempts import ToolCall
-from driver.providers.command.looking import PRINTED_BYTES_MAX, look
+from driver.providers.command.looking import PRINTED_BYTES_MAX
+from driver.providers.command.looking import look as look_by
 from driver.providers.command.settings import CommandSettings, Program
+from driver.providers.command.zygote import Zygote
 from store.records import JsonObject, OperationId
 
 pytestmark = pytest.mark.anyio
@@ -41,6 +43,15 @@ def calling(**arguments: str) -> ToolCall:
         key=None,
         timeout_s=1,
     )
+
+
+async def look(declared: CommandSettings, call: ToolCall) -> str | None:
+    """Look with a zygote that ends with the look."""
+    zygote = Zygote()
+    try:
+        return await look_by(declared, call, zygote)
+    finally:
+        await anyio.to_thread.run_sync(zygote.close)
 
 
 def python(code: str) -> tuple[str, ...]:

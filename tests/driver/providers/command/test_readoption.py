@@ -83,9 +83,10 @@ async def life(
     *,
     timeout_s: float = 30.0,
     group: bool = True,
+    look: bool = False,
     wrapper: Sequence[str] = (),
 ) -> AsyncGenerator[Life]:
-    """Let another process dispatch a call; `wrapper` is a command that runs it."""
+    """Let another process dispatch a call, or `look`; `wrapper` is a command that runs it."""
     command = [*wrapper, sys.executable, "-m", "tests.driver.providers.command.life"]
     asked = {
         "folder": str(folder),
@@ -93,6 +94,7 @@ async def life(
         "arguments": arguments,
         "timeout_s": timeout_s,
         "group": group,
+        "look": look,
     }
     async with await anyio.open_process(command, cwd=ROOT, stderr=None) as process:
         assert process.stdin is not None

@@ -101,9 +101,9 @@ async def test_without_the_zygote_a_start_costs_too_much(
     """Negative control: an interpreter and its imports for each shim are beyond what is allowed."""
     fork = Zygote.fork
 
-    def cold(zygote: Zygote, descriptors: Sequence[int]) -> None:
+    def cold(zygote: Zygote, order: bytes, descriptors: Sequence[int]) -> None:
         zygote.close()
-        fork(zygote, descriptors)
+        fork(zygote, order, descriptors)
 
     monkeypatch.setattr(Zygote, "fork", cold)
     cost, allowed = await cost_ms(tmp_path, measure)
