@@ -32,8 +32,9 @@ refused with the state and the result of its twin, as it is while the twin runs 
 **Coalescing.** A call equal to one that runs, in the same run, attaches to it: one execution, two answers.
 
     relay      `effectd mcp`: lines, reconnection, ids       ledger    its unanswered requests
-    offline    what it says itself, without a daemon         wire      what it and the daemon agree on
-    stdio      the agent's end of it                         lines     lines with a bound
+    link       its connection, once both have greeted        offline   what it says itself, without a daemon
+    stdio      the agent's end of it                         wire      what it and the daemon agree on
+    connection the socket between them                       lines     lines with a bound
     instructions  what a model is told first
 
     server     the parts, run together                       sources   what the daemon gives it

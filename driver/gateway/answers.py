@@ -80,6 +80,18 @@ def error(
     return {"content": [_text(text)], "isError": True, "_meta": meta}
 
 
+def too_long(result: JsonObject, size: int) -> JsonObject:
+    """Return what is told instead of a result that is too long to be carried: our words beside it stay."""
+    found = result.get("_meta")
+    meta = found if isinstance(found, dict) else {}
+    ours: JsonObject = {name: value for name, value in meta.items() if name.startswith(OURS)}
+    text = (
+        f"{ours.get(OUTCOME, 'failed')}: the answer is there, and with {size:,} bytes too long to be handed "
+        f"on (operation {ours.get(OPERATION_ID)}). Do not repeat the call for it."
+    )
+    return {"content": [_text(text)], "isError": True, "_meta": ours}
+
+
 def _ended(ended: Ended, tool: str, contract: Contract, reading: Reading, *, wire: bool) -> JsonObject:
     operation_id, data = ended.operation_id, ended.data
     match ended.kind:

@@ -89,7 +89,8 @@ class Approvals:
             return None
         _, wait, approval_id = issued
         if isinstance(answer, dict):
-            content = cast("JsonObject", answer.get("content") or {})
+            found = answer.get("content")
+            content = found if isinstance(found, dict) else {}
             await self.decide(speaker, wait, approval_id, str(answer.get("action")), content, label)
         return wait.command_id
 

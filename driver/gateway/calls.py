@@ -173,7 +173,12 @@ class Calls:
         if self._waits.count >= self._limits.calls_max and self._waits.find(asked.command_id) is None:
             message = f"{self._waits.count} calls wait for their answers already: wait for some of them."
             return NotTaken(code="overloaded", message=message)
-        size = len(json.dumps(asked.arguments, separators=(",", ":"), ensure_ascii=False).encode())
+        try:
+            text = json.dumps(asked.arguments, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            size = len(text.encode())
+        except (ValueError, RecursionError):
+            message = "The arguments hold a number or a text that JSON does not have."
+            return NotTaken(code="invalid_arguments", message=message)
         if size > self._limits.arguments_bytes_max:
             most = self._limits.arguments_bytes_max
             message = (

@@ -48,12 +48,15 @@ from driver.gateway.own import DEFINITIONS, OwnTools
 from driver.gateway.passing import Passing
 from driver.gateway.turns import Turn
 from driver.gateway.wire import ASKED_AT, COMMAND_ID, COMMAND_PREFIX, JOURNAL_ID, NAME
+from driver.gateway.words import quoted
 from store.records import CommandId, JournalId, JsonObject, JsonValue
 
 NOTIFY_S: Final = 1.0
 """How long one client may take over a notification."""
 NAMED_MAX: Final = 30
 """Tools that the answer to an unknown one names."""
+LATEST_S: Final = 253_402_300_799
+"""Seconds since the epoch: the last ones of the year 9999, which is where `datetime` ends."""
 
 Context = ServerRequestContext[Any, Any]
 
@@ -203,7 +206,8 @@ class Front:
         known = self._catalogue.names
         more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
         named = ", ".join(known[:NAMED_MAX]) or "none"
-        text = f"unknown_tool: there is no tool {name!r}; nothing was executed. There are: {named}{more}."
+        wanted = repr(quoted(name))
+        text = f"unknown_tool: there is no tool {wanted}; nothing was executed. There are: {named}{more}."
         return error(text, "unknown_tool")
 
     def _stamped(self, result: JsonObject) -> JsonObject:
@@ -235,15 +239,25 @@ def _identity(
     And when it was asked first, and of which journal, where it is asked about again.
     """
     meta = params.get("_meta")
-    minted = meta.get(COMMAND_ID) if relayed and isinstance(meta, dict) else None
+    ours = meta if relayed and isinstance(meta, dict) else {}
+    minted = ours.get(COMMAND_ID)
     if not isinstance(minted, str) or not minted.startswith(COMMAND_PREFIX) or not is_id(minted):
         return CommandId(f"{COMMAND_PREFIX}{uuid4().hex}"), None, ()
-    assert isinstance(meta, dict), "it held the id"
-    asked_at, journal_id = meta.get(ASKED_AT), meta.get(JOURNAL_ID)
-    if isinstance(asked_at, bool) or not isinstance(asked_at, int | float):
+    if ASKED_AT not in ours:
         return CommandId(minted), None, ()
-    before = (JournalId(journal_id),) if isinstance(journal_id, str) else ()
-    return CommandId(minted), datetime.fromtimestamp(asked_at, UTC), before
+    journal_id = ours.get(JOURNAL_ID)
+    before = (JournalId(journal_id),) if isinstance(journal_id, str) and is_id(journal_id) else ()
+    return CommandId(minted), _moment(ours[ASKED_AT]), before
+
+
+def _moment(value: JsonValue) -> datetime:
+    """Return when a call was asked first; long ago where a relay says nothing that can be a time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LATEST_S:
+        return _LONG_AGO
+    return datetime.fromtimestamp(value, UTC)
+
+
+_LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
 async def _tell(session: ServerSession, lists: frozenset[str]) -> None:

@@ -18,6 +18,7 @@ from driver.gateway.wire import (
     PROTOCOL_VERSION,
     Json,
     Message,
+    line,
     member,
 )
 
@@ -29,6 +30,8 @@ class Entry:
     """One request that is not answered. `command_id` is a call's, the same whenever it is asked about."""
 
     message: Message
+    data: bytes = b""
+    """The message as it is sent the first time."""
     command_id: str | None = None
     sent: bool = False
     """Whether the daemon may have got it."""
@@ -54,20 +57,20 @@ class Entry:
         """Whether the request is one of the newer era."""
         return PROTOCOL_VERSION in member(member(self.message, "params"), "_meta")
 
-    def asked(self, journal_id: str | None) -> Message:
-        """Return the message to send to the daemon of that journal, and take note that it may have arrived.
+    def asked(self, journal_id: str | None) -> bytes:
+        """Return the line to send to the daemon of that journal, and take note that it may have arrived.
 
         A second time says that it is one, and which journal had it first.
         """
-        message = self.message
-        if self.command_id is not None and self.sent:
-            ours: Message = {COMMAND_ID: self.command_id, ASKED_AT: self.sent_at}
-            if self.journal_id is not None:
-                ours[JOURNAL_ID] = self.journal_id
-            message = _with_meta(message, ours)
         if not self.sent:
             self.sent, self.sent_at, self.journal_id = True, time.time(), journal_id
-        return message
+            return self.data
+        if self.command_id is None:
+            return self.data
+        ours: Message = {COMMAND_ID: self.command_id, ASKED_AT: self.sent_at}
+        if self.journal_id is not None:
+            ours[JOURNAL_ID] = self.journal_id
+        return line(_with_meta(self.message, ours))
 
 
 class Ledger:
@@ -82,12 +85,17 @@ class Ledger:
     def __iter__(self) -> Iterator[Entry]:
         return iter(tuple(self._entries.values()))
 
-    def enter(self, message: Message) -> Entry:
-        """Remember a request; a call gets the random id under which it is known for good."""
-        entry = Entry(message)
+    def enter(self, message: Message, data: bytes) -> Entry:
+        """Remember a request, which came as `data`.
+
+        A call gets the random id under which it is known for good. Raises `ValueError` where a call has a
+        number that cannot be passed on.
+        """
+        entry = Entry(message, data + b"\n")
         if message["method"] == CALL:
             entry.command_id = f"{COMMAND_PREFIX}{uuid4().hex}"
             entry.message = _with_meta(message, {COMMAND_ID: entry.command_id})
+            entry.data = line(entry.message)
         self._entries[_key(message["id"])] = entry
         return entry
 
@@ -101,10 +109,11 @@ class Ledger:
 
 
 def _with_meta(message: Message, ours: Message) -> Message:
-    """The message with our own members in its `_meta`, and none of such a name from elsewhere."""
+    """The message with our own members in its `_meta`, and no such name from elsewhere; its id first."""
     params = member(message, "params")
     theirs = {name: value for name, value in member(params, "_meta").items() if not name.startswith(OURS)}
-    return {**message, "params": {**params, "_meta": {**theirs, **ours}}}
+    first: Message = {"jsonrpc": "2.0", "id": message["id"]}
+    return {**first, **message, "params": {**params, "_meta": {**theirs, **ours}}}
 
 
 def _key(request_id: Json) -> str:

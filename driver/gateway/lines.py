@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import anyio
 
 HEAD_BYTES: Final = 4_096
-"""Of a line that is too long, what is kept to tell what it was."""
+"""Of each end of a line that is too long, what is kept to tell what it was."""
 
 
 class LineTooLong(ValueError):
@@ -53,14 +53,16 @@ class Lines:
                 return None
 
     async def skip(self, source: Source) -> bytes:
-        """Leave out the rest of a line that is too long. Returns its beginning."""
-        head = bytes(self._buffer[:HEAD_BYTES])
+        """Leave out the rest of a line that is too long. Returns its beginning and its end, in one."""
+        head, tail = bytes(self._buffer[:HEAD_BYTES]), b""
         self._searched = 0
         while (end := self._buffer.find(b"\n")) < 0:
+            tail = (tail + self._buffer)[-HEAD_BYTES:]
             self._buffer.clear()
             try:
                 self._buffer += await source.receive(65_536)
             except anyio.EndOfStream:
-                return head
+                return head + tail
+        tail = (tail + self._buffer[:end])[-HEAD_BYTES:]
         del self._buffer[: end + 1]
-        return head
+        return head + tail

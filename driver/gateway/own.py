@@ -18,6 +18,7 @@ from driver.gateway.limits import GatewayLimits
 from driver.gateway.runs import Speaker
 from driver.gateway.sources import Sources
 from driver.gateway.waiting import data_of
+from driver.gateway.words import quoted
 from store.events import CommandCompleted, CommandFailed
 from store.records import JsonObject, OperationFilter, OperationId, OperationRecord, RunId, StoredEvent
 
@@ -121,7 +122,7 @@ class OwnTools:
         record = await self._sources.journal.read(lambda view: view.operation(OperationId(found)))
         runs: tuple[RunId, ...] = (speaker.run_id, *speaker.resumes)
         if record is None or record.run_id not in runs:
-            return error(f"not_found: this run has no operation {found}.", "not_found")
+            return error(f"not_found: this run has no operation {quoted(found)}.", "not_found")
         return await show(record)
 
     async def _look(self, record: OperationRecord) -> JsonObject:

@@ -17,6 +17,7 @@ from mcp_types import INVALID_PARAMS
 from driver.core.contracts import ToolName
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.names import exposed
+from driver.gateway.words import quoted
 from driver.providers.protocol import Provider
 from driver.providers.serving import Asking
 from store.records import JsonObject, JsonValue
@@ -73,7 +74,7 @@ class Passing:
             await self.resources()
         owner = self._owners.get(uri)
         order = [owner] if owner is not None else list(self._providers)
-        error = MCPError(NOT_FOUND, f"no provider has a resource {uri}")
+        error = MCPError(NOT_FOUND, f"no provider has a resource {quoted(uri)}")
         for name in order:
             try:
                 return await self._ask(name, "resources/read", {"uri": uri})
@@ -87,7 +88,7 @@ class Passing:
             await self.prompts()
         tool = self._prompts.get(name)
         if tool is None:
-            raise MCPError(INVALID_PARAMS, f"there is no prompt {name}")
+            raise MCPError(INVALID_PARAMS, f"there is no prompt {quoted(name)}")
         return await self._ask(tool.provider, "prompts/get", {"name": tool.tool, "arguments": arguments})
 
     async def _all(self, method: str, member: str) -> dict[str, list[JsonObject]]:

@@ -18,9 +18,7 @@ While there is no daemon, what was never sent is answered after `down_s`: client
 refused. A call that may have been sent waits for `away_s`.
 """
 
-import json
 import math
-import re
 import sys
 import time
 from dataclasses import dataclass
@@ -29,37 +27,36 @@ from typing import Final
 from uuid import uuid4
 
 import anyio
-from anyio.abc import ByteStream
 
 from driver.gateway import offline
+from driver.gateway.connection import Connection
 from driver.gateway.ledger import CALL, Entry, Ledger
-from driver.gateway.lines import Lines, LineTooLong
+from driver.gateway.lines import HEAD_BYTES, Lines, LineTooLong
+from driver.gateway.link import Link
 from driver.gateway.stdio import Input, Output
 from driver.gateway.wire import (
+    ANSWER_BYTES_MAX,
     DELIVERED,
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
     Greeting,
-    Json,
     Message,
+    is_id,
     line,
     member,
     read,
+    response_to,
+    told_id,
 )
 
-ANSWER_BYTES_MAX: Final = 33_554_432
-"""One message of the daemon: a provider's answer, whose bound (`answer_max_bytes`) is the provider's."""
 RETRY_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
 """Pauses before the next look for the daemon; the last one from then on."""
 LINGER_S: Final = 1.0
 """How long answers are waited for when the client has closed its end."""
 PARSE_ERROR: Final = -32_700
-HANDSHAKE: Final = "effectd-handshake"
-"""Begins the ids of handshakes that are made again."""
+INVALID_REQUEST: Final = -32_600
 LISTEN: Final = "subscriptions/listen"
 """A request that is answered when nobody listens any more."""
-
-_ID: Final = re.compile(rb'"id"\s*:\s*(-?[0-9]+|"[^"\\]*")')
 
 
 class NotServed(Exception):
@@ -96,7 +93,7 @@ class Relay:
         self._in = client_in
         self._out = client_out
         self._ledger = Ledger()
-        self._link: _Link | None = None
+        self._link: Link | None = None
         self._links = 0
         self._handshake: Message | None = None
         """The client's `initialize`, once it is answered."""
@@ -106,7 +103,9 @@ class Relay:
         self._asked: set[str] = set()
         """The ids, for the client, of the server's requests that it has not answered."""
         self._where = str(settings.socket)
-        self._changed = anyio.Event()
+        self._waits = anyio.Event()
+        """Set when something waits for a daemon."""
+        self._answered = anyio.Event()
 
     async def run(self) -> None:
         """Carry messages until the client closes its end, and a moment longer for what is under way."""
@@ -117,7 +116,8 @@ class Relay:
                 await self._listen()
                 with anyio.move_on_after(LINGER_S):
                     while any(entry.method != LISTEN for entry in self._ledger):
-                        await self._change()
+                        self._answered = anyio.Event()
+                        await self._answered.wait()
                 tasks.cancel_scope.cancel()
         except* ClientGone:
             pass  # nobody reads any more; what runs goes on, and is in the journal
@@ -137,33 +137,66 @@ class Relay:
             if data and not data.isspace():
                 await self._from_client(data)
 
-    async def _oversize(self, head: bytes) -> None:
-        """Answer a message that is too long to be carried, as far as it says which one it is."""
-        method = CALL if b'"tools/call"' in head else "other"
-        entry = Entry({"id": _early(head), "method": method})
+    async def _oversize(self, ends: bytes) -> None:
+        """Answer a message that is too long to be carried, of which only both ends are there."""
         text = f"The message is longer than {LINE_BYTES_MAX:,} bytes: send less at once."
-        await self._to_client(offline.refused(entry, "oversize", text))
+        await self._refuse(ends, "oversize", text)
+
+    async def _refuse(self, data: bytes, code: str, text: str) -> None:
+        """Answer what cannot be carried, as far as it says which one it is."""
+        request_id = told_id(data)
+        if request_id is None:
+            error: Message = {"code": PARSE_ERROR, "message": text}
+            await self._to_client({"jsonrpc": "2.0", "id": None, "error": error})
+            return
+        method = CALL if b'"tools/call"' in data[:HEAD_BYTES] else "other"
+        await self._to_client(offline.refused(Entry({"id": request_id, "method": method}), code, text))
 
     async def _from_client(self, data: bytes) -> None:
         message = read(data)
         if message is None:
-            error: Message = {"code": PARSE_ERROR, "message": "no JSON-RPC message"}
-            await self._to_client({"jsonrpc": "2.0", "id": None, "error": error})
+            await self._refuse(data, "invalid_message", "The message is no JSON-RPC object.")
+        elif (objection := self._objection(message)) is not None:
+            error: Message = {"code": INVALID_REQUEST, "message": f"{objection}; nothing was executed"}
+            await self._to_client({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
         elif "method" not in message:
             await self._answer_to_server(message)
         elif "id" in message:
-            entry = self._ledger.enter(message)
-            self._changed.set()
-            await self._ask(entry)
+            await self._request(message, data)
         else:
-            await self._notify(message)
+            await self._notify(message, data)
 
-    async def _ask(self, entry: Entry) -> None:
+    def _objection(self, message: Message) -> str | None:
+        """Say why a message is none that anybody could answer; None where it is one."""
+        if message.get("jsonrpc") != "2.0":
+            return "a message says that it is of JSON-RPC 2.0"
+        if "method" not in message:
+            return None  # an answer, which is looked at where it is expected
+        if not isinstance(message["method"], str):
+            return "a method is a text"
+        if not isinstance(message.get("params", {}), dict):
+            return "the params of a method are an object"
+        if "id" not in message:
+            return None
+        if not is_id(message["id"]):
+            return "the id of a request is a text or a whole number"
+        if self._ledger.find(message["id"]) is not None:
+            return "a request with this id waits for its answer: take another one"
+        return None
+
+    async def _request(self, message: Message, data: bytes) -> None:
+        try:
+            entry = self._ledger.enter(message, data)
+        except ValueError:
+            await self._refuse(data, "invalid_message", "A number in it is larger than any can be.")
+            return
         link = self._link
         if link is not None and link.open:
             await link.send(entry.asked(link.journal_id))
+        else:
+            self._waits.set()
 
-    async def _notify(self, message: Message) -> None:
+    async def _notify(self, message: Message, data: bytes) -> None:
         if message["method"] == "notifications/initialized":
             self._initialized = True
         if message["method"] == "notifications/cancelled":
@@ -176,7 +209,7 @@ class Relay:
             entry.cancelled = message
         link = self._link
         if link is not None and link.open:
-            await link.send(message)
+            await link.send(data + b"\n")
             self._forget_cancelled()
 
     async def _answer_to_server(self, message: Message) -> None:
@@ -188,11 +221,14 @@ class Relay:
         number, _, theirs = mine.partition(":")
         link = self._link
         if link is not None and link.open and str(link.number) == number:
-            await link.send({**message, "id": link.requests.pop(theirs, theirs)})
+            await link.send(line({**message, "id": link.requests.pop(theirs, theirs)}))
 
     async def _to_client(self, message: Message) -> None:
+        await self._pass_on(line(message))
+
+    async def _pass_on(self, data: bytes) -> None:
         try:
-            await self._out.send(line(message))
+            await self._out.send(data)
         except OSError as error:
             raise ClientGone from error
 
@@ -204,12 +240,13 @@ class Relay:
         while True:
             try:
                 async with await anyio.connect_unix(self._settings.socket) as stream:
-                    lines, journal_id = await self._greet(stream)
+                    connection = Connection(stream)
+                    lines, journal_id = await self._greet(connection)
                     failures = 0
-                    await self._serve(stream, lines, journal_id)
+                    await self._serve(connection, lines, journal_id)
             except NotServed as error:
                 self._where = f"{self._settings.socket}: {error}"
-            except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, LineTooLong) as error:
+            except (OSError, LineTooLong) as error:
                 self._where = f"{self._settings.socket}: {_why(error)}"
             finally:
                 self._lose()
@@ -222,13 +259,13 @@ class Relay:
             self._link = None
             for entry in self._ledger:
                 entry.since = time.monotonic()
-        self._changed.set()
+        self._waits.set()
 
-    async def _greet(self, stream: ByteStream) -> tuple[Lines, str | None]:
+    async def _greet(self, connection: Connection) -> tuple[Lines, str | None]:
         """Say whom this is for. Returns the reader, and which journal the daemon has. Raises `NotServed`."""
         lines = Lines(GREETING_BYTES_MAX)
-        await stream.send(self._greeting.line())
-        reply = await lines.next(stream)
+        await connection.send(self._greeting.line())
+        reply = await lines.next(connection)
         said = read(reply) if reply is not None else None
         if said is None:
             raise NotServed("closed", "the daemon closed the connection")
@@ -238,27 +275,25 @@ class Relay:
         journal_id = said.get("journal_id")
         return lines, journal_id if isinstance(journal_id, str) else None
 
-    async def _serve(self, stream: ByteStream, lines: Lines, journal_id: str | None) -> None:
+    async def _serve(self, connection: Connection, lines: Lines, journal_id: str | None) -> None:
         self._links += 1
-        link = _Link(stream, self._links, journal_id)
+        link = Link(connection, self._links, journal_id)
         await self._withdraw_questions()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._resume, link)
-            await self._hear(link, stream, lines)
+            await self._hear(link, connection, lines)
             link.open = False
             tasks.cancel_scope.cancel()
 
-    async def _hear(self, link: "_Link", stream: ByteStream, lines: Lines) -> None:
+    async def _hear(self, link: Link, connection: Connection, lines: Lines) -> None:
         """Take what the daemon says until the connection is over, however it ends."""
         try:
-            while (data := await lines.next(stream)) is not None:
-                message = read(data)
-                if message is not None:
-                    await self._from_daemon(link, message)
-        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, LineTooLong) as error:
+            while (data := await lines.next(connection)) is not None:
+                await self._from_daemon(link, data)
+        except (OSError, LineTooLong) as error:
             self._where = f"{self._settings.socket}: {_why(error)}"
 
-    async def _resume(self, link: "_Link") -> None:
+    async def _resume(self, link: Link) -> None:
         """Bring a new connection to where the client is, and ask about everything that is unanswered."""
         if self._handshake is not None:
             await link.handshake(self._handshake, initialized=self._initialized)
@@ -267,7 +302,7 @@ class Relay:
         for entry in self._ledger:
             await link.send(entry.asked(link.journal_id))
             if entry.cancelled is not None:
-                await link.send(entry.cancelled)
+                await link.send(line(entry.cancelled))
         self._forget_cancelled()
         if self._answered_alone and self._handshake is not None:
             self._answered_alone = False
@@ -276,24 +311,32 @@ class Relay:
                     {"jsonrpc": "2.0", "method": f"notifications/{name}/list_changed", "params": {}}
                 )
 
-    async def _from_daemon(self, link: "_Link", message: Message) -> None:
-        if "method" in message:
-            await self._to_client(self._named(link, message) if "id" in message else message)
+    async def _from_daemon(self, link: Link, data: bytes) -> None:
+        found = response_to(data)
+        if found is None:
+            message = read(data)
+            if message is None:
+                return
+            if "method" in message:
+                asked = self._named(link, message) if "id" in message else None
+                await (self._pass_on(data + b"\n") if asked is None else self._to_client(asked))
+                return
+            found = (message.get("id"), "result" in message)
+        request_id, succeeded = found
+        if link.is_handshake(request_id):
             return
-        if link.is_handshake(message.get("id")):
-            return
-        entry = self._ledger.settle(message.get("id"))
+        entry = self._ledger.settle(request_id)
         if entry is None:
             return  # nobody wants it any more
-        if entry.method == "initialize" and "result" in message:
+        if entry.method == "initialize" and succeeded:
             self._handshake = entry.message
-        await self._to_client(message)
-        self._changed.set()
+        await self._pass_on(data + b"\n")
+        self._answered.set()
         if entry.command_id is not None:
             params: Message = {"commandId": entry.command_id}
-            await link.send({"jsonrpc": "2.0", "method": DELIVERED, "params": params})
+            await link.send(line({"jsonrpc": "2.0", "method": DELIVERED, "params": params}))
 
-    def _named(self, link: "_Link", message: Message) -> Message:
+    def _named(self, link: Link, message: Message) -> Message:
         """A request of the server's under an id that no other connection has."""
         theirs = str(message["id"])
         link.requests[theirs] = message["id"]
@@ -313,18 +356,17 @@ class Relay:
         for entry in self._ledger:
             if entry.cancelled is not None:
                 self._ledger.settle(entry.id)
-        self._changed.set()
+        self._answered.set()
 
     # ------------------------------------------------------------ without the daemon
 
     async def _watch(self) -> None:
         """Answer what waited too long for a daemon, until cancelled."""
         while True:
-            due_s = min((self._due_s(entry) for entry in self._ledger), default=None)
-            if self._link is not None:
-                due_s = None
-            with anyio.move_on_after(due_s):
-                await self._change()
+            self._waits = anyio.Event()
+            waiting = () if self._link is not None else tuple(self._ledger)
+            with anyio.move_on_after(min(map(self._due_s, waiting), default=None)):
+                await self._waits.wait()
                 continue
             for entry in self._ledger:
                 if self._link is None and self._due_s(entry) <= 0:
@@ -349,56 +391,9 @@ class Relay:
             sys.stderr.write(f"effectd: no daemon ({self._where}): start it with 'effectd run'\n")
         await self._to_client(message)
 
-    async def _change(self) -> None:
-        await self._changed.wait()
-        self._changed = anyio.Event()
-
-
-class _Link:
-    """One connection to the daemon. `open` once what the client says may be sent on it."""
-
-    def __init__(self, stream: ByteStream, number: int, journal_id: str | None) -> None:
-        self._stream = stream
-        self.journal_id = journal_id
-        self._sending = anyio.Lock()
-        self._shaken = anyio.Event()
-        self.number = number
-        self.open = False
-        self.requests: dict[str, Json] = {}
-        """The server's requests on it, as their ids were."""
-
-    async def send(self, message: Message) -> None:
-        """Send a message; where the connection is lost, the next one asks about what is unanswered."""
-        try:
-            async with self._sending:
-                await self._stream.send(line(message))
-        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self.open = False
-
-    async def handshake(self, message: Message, *, initialized: bool) -> None:
-        """Begin the session as the client once did, and wait for the answer to that."""
-        await self.send({**message, "id": f"{HANDSHAKE}-{self.number}"})
-        await self._shaken.wait()
-        if initialized:
-            await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def is_handshake(self, request_id: Json) -> bool:
-        """Whether a response is the one to a handshake of ours; take note of it."""
-        if request_id != f"{HANDSHAKE}-{self.number}":
-            return False
-        self._shaken.set()
-        return True
-
 
 def _may_have_happened(entry: Entry) -> bool:
     return entry.sent and entry.method == CALL
-
-
-def _early(head: bytes) -> Json:
-    """Return the id that stands in the beginning of a message; None where none does."""
-    found = _ID.search(head)
-    value: Json = None if found is None else json.loads(found[1])
-    return value
 
 
 def _why(error: Exception) -> str:

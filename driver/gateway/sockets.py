@@ -6,41 +6,52 @@ composition root, and so is the word about who is at the other end.
 
 import socket
 from collections.abc import Callable
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import anyio
 import structlog
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, JSONRPCError, jsonrpc_message_adapter
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from driver.core.identity import is_id
+from driver.core.strictjson import NotStrictJson, loads
+from driver.gateway.answers import error, too_long
 from driver.gateway.calls import Calls, Delivered
+from driver.gateway.connection import Connection
 from driver.gateway.front import Front
 from driver.gateway.limits import GatewayLimits
-from driver.gateway.lines import Lines, LineTooLong
+from driver.gateway.lines import HEAD_BYTES, Lines, LineTooLong
 from driver.gateway.runs import Speaker
 from driver.gateway.wire import (
+    ANSWER_BYTES_MAX,
     DELIVERED,
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
+    PROTOCOL_VERSION,
     VERSION,
     Greeting,
     Message,
     line,
-    member,
-    read,
     read_greeting,
+    told_id,
 )
 from driver.providers.outbound import Outbound
 from store.records import CommandId, RunId
 
 RESUMES_MAX: Final = 64
-INBOX_MAX: Final = 64
-"""Messages that were read and wait for the SDK."""
 ALIASES_MAX: Final = 4_096
 """Answers whose delivery a relay has not confirmed yet."""
 SLACK_BYTES: Final = 65_536
@@ -67,48 +78,50 @@ class Sockets:
     async def _take(self, stream: SocketStream) -> None:
         """Serve one connection to its end. What goes wrong with it is its own affair."""
         async with stream:
+            connection = Connection(stream)
             try:
                 uid = self._peer_uid(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - no Django here
                 if self._calls.tally.connections >= self._limits.connections_max:
-                    await _refuse(stream, "busy", "the gateway has all the connections that it may have")
+                    await _refuse(connection, "busy", "the gateway has all the connections that it may have")
                     return
                 lines = Lines(GREETING_BYTES_MAX)
-                greeting = await self._greeting(stream, lines)
+                greeting = await self._greeting(connection, lines)
                 if greeting is None:
                     return
                 ready: Message = {"effectd": "gateway", "version": VERSION}
                 ready["journal_id"] = await self._calls.journal_id()
-                await stream.send(line(ready))
-                await self._serve(stream, lines, _speaker(greeting, uid))
+                await connection.send(line(ready))
+                await self._serve(connection, lines, _speaker(greeting, uid))
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 log.debug("gateway_connection_lost")
-            except Exception as error:
-                log.exception("gateway_connection_failed", error=type(error).__name__)
+            except Exception as failure:
+                log.exception("gateway_connection_failed", error=type(failure).__name__)
 
-    async def _greeting(self, stream: SocketStream, lines: Lines) -> Greeting | None:
+    async def _greeting(self, connection: Connection, lines: Lines) -> Greeting | None:
         """Return the greeting; None where none came, or none that can be served: that was said then."""
         found: bytes | None = None
         with anyio.move_on_after(self._limits.greeting_s):
             try:
-                found = await lines.next(stream)
+                found = await lines.next(connection)
             except LineTooLong:
                 found = b""
         if found is None:
             return None
         greeting = read_greeting(found)
         if greeting is None:
-            await _refuse(stream, "greeting", f"a connection begins with a greeting of version {VERSION}")
+            await _refuse(connection, "greeting", f"a connection begins with a greeting of version {VERSION}")
             return None
-        if len(greeting.resumes) > RESUMES_MAX or not all(map(is_id, (greeting.run_id, *greeting.resumes))):
+        names = (greeting.instance, greeting.run_id, *greeting.resumes)
+        if len(greeting.resumes) > RESUMES_MAX or not all(map(is_id, names)):
             message = (
                 "a run is named by 1 to 128 characters of A-Z a-z 0-9 . _ : -, and at most 64 are resumed"
             )
-            await _refuse(stream, "run", message)
+            await _refuse(connection, "run", message)
             return None
         return greeting
 
-    async def _serve(self, stream: SocketStream, lines: Lines, speaker: Speaker) -> None:
-        session = Session(stream, lines, speaker, self._calls, self._limits)
+    async def _serve(self, connection: Connection, lines: Lines, speaker: Speaker) -> None:
+        session = Session(connection, lines, speaker, self._calls, self._limits)
         self._calls.tally.connections += 1
         claimed = self._calls.claims.take(speaker)
         log.info("gateway_connected", run_id=speaker.run_id, uid=speaker.uid, claimed=claimed)
@@ -123,16 +136,18 @@ class Sockets:
 
 
 class Session:
-    """One connection of a relay. Implements `driver.gateway.turns.Turn` for each of its requests."""
+    """One connection of a relay: the stream that the SDK reads, and writes to.
+
+    Implements `driver.gateway.turns.Turn` for each of its requests.
+    """
 
     def __init__(
-        self, stream: SocketStream, lines: Lines, speaker: Speaker, calls: Calls, limits: GatewayLimits
+        self, connection: Connection, lines: Lines, speaker: Speaker, calls: Calls, limits: GatewayLimits
     ) -> None:
-        self._stream = stream
+        self._connection = connection
         self._lines = lines
         self._calls = calls
         self._limits = limits
-        self._sending = anyio.Lock()
         self._given: dict[CommandId, Delivered] = {}
         self.speaker: Final = speaker
         self.key: Final = f"relay:{speaker.holder}:{id(self)}"
@@ -145,72 +160,119 @@ class Session:
             self._given.pop(next(iter(self._given)))
 
     async def run(self, front: Front) -> None:
-        """Serve the relay until it hangs up."""
-        inbox, outlet = anyio.create_memory_object_stream[SessionMessage | Exception](INBOX_MAX)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._read, inbox)
-            await serve(front, outlet, Outbound(self.send), self)
-            tasks.cancel_scope.cancel()
+        """Serve the relay until it hangs up, in the era that its client begins with."""
+        self._lines.bytes_max = LINE_BYTES_MAX + SLACK_BYTES
+        await serve_dual_era_loop(
+            front.server, self, Outbound(self.send), lifespan_state=self, init_options=front.options()
+        )
+
+    # ------------------------------------------------------------ what the relay sends
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message for the SDK. Raises `anyio.EndOfStream`."""
+        while (data := await self._next()) is not None:
+            try:
+                message = jsonrpc_message_adapter.validate_python(loads(data), by_name=False)
+            except NotStrictJson as fault:
+                await self._reject(data, fault.message)
+                continue
+            except ValidationError:
+                await self._reject(data, "no message of JSON-RPC 2.0 looks like this")
+                continue
+            if isinstance(message, JSONRPCNotification) and message.method == DELIVERED:
+                self._confirm(message)
+                continue
+            return SessionMessage(message)
+        raise anyio.EndOfStream
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Whoever took the connection closes it."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        return None
+
+    async def _next(self) -> bytes | None:
+        data: bytes | None = None
+        try:
+            data = await self._lines.next(self._connection)
+        except (OSError, LineTooLong):
+            log.debug("gateway_line_lost")
+        if data is None:
+            # before the SDK ends what it handles: nobody has cancelled that
+            self.gone = True
+        return data
+
+    async def _reject(self, data: bytes, why: str) -> None:
+        """Answer what the SDK is not given, where it says whom: somebody may wait."""
+        request_id = told_id(data)
+        if not isinstance(request_id, str | int):
+            return
+        if b'"tools/call"' not in data[:HEAD_BYTES]:
+            said = ErrorData(code=INVALID_REQUEST, message=f"{why}; nothing was executed")
+            await self._write(JSONRPCError(jsonrpc="2.0", id=request_id, error=said))
+            return
+        result = error(f"invalid_arguments: nothing was executed; {why}.", "invalid_arguments")
+        if PROTOCOL_VERSION.encode() in data:
+            result["resultType"] = "complete"
+        await self._write(JSONRPCResponse(jsonrpc="2.0", id=request_id, result=result))
+
+    def _confirm(self, message: JSONRPCNotification) -> None:
+        asked = (message.params or {}).get("commandId")
+        given = self._given.pop(CommandId(asked), None) if isinstance(asked, str) else None
+        if given is not None:
+            self._calls.delivered(given)
+
+    # ------------------------------------------------------------ what is sent to it
 
     async def send(self, item: SessionMessage) -> None:
-        """Write one message, whole, unless nobody is there to read it."""
+        """Write one message, whole, unless nobody is there to read it. Raises `anyio.BrokenResourceError`."""
         message = item.message
         if isinstance(message, JSONRPCError) and message.error.code == CONNECTION_CLOSED:
             return  # a handler of a session that ends; its call goes on, and is no error of anybody's
-        data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-        async with self._sending:
-            if self.gone:
-                return
-            with anyio.move_on_after(self._limits.stall_s) as patience:
-                await self._stream.send(data)
-            if patience.cancelled_caught:
-                self.gone = True
-                raise anyio.BrokenResourceError
+        await self._write(message)
 
-    async def _read(self, inbox: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        self._lines.bytes_max = LINE_BYTES_MAX + SLACK_BYTES
-        async with inbox:
+    async def _write(self, message: JSONRPCMessage) -> None:
+        if self.gone:
+            return
+        data = _line(message)
+        if len(data) > ANSWER_BYTES_MAX and isinstance(message, JSONRPCResponse):
+            data = _line(message.model_copy(update={"result": too_long(message.result, len(data))}))
+        with anyio.move_on_after(self._limits.stall_s) as patience:
             try:
-                while (data := await self._lines.next(self._stream)) is not None:
-                    await self._take(data, inbox)
-            except (OSError, LineTooLong, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                log.debug("gateway_line_lost")
-            finally:
-                # before the SDK ends what it handles: nobody has cancelled that
+                await self._connection.send(data)
+            except OSError as lost:
                 self.gone = True
-
-    async def _take(self, data: bytes, inbox: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        try:
-            if b'"notifications/dev.effectd/' in data:
-                self._confirm(read(data) or {})
-                return
-            await inbox.send(SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False)))
-        except ValidationError as error:
-            await inbox.send(error)
-
-    def _confirm(self, message: Message) -> None:
-        asked = member(message, "params").get("commandId")
-        if message.get("method") == DELIVERED and isinstance(asked, str):
-            given = self._given.pop(CommandId(asked), None)
-            if given is not None:
-                self._calls.delivered(given)
+                raise anyio.BrokenResourceError from lost
+        if patience.cancelled_caught:
+            self.gone = True
+            self._connection.cut()
+            raise anyio.BrokenResourceError
 
 
-async def serve(
-    front: Front,
-    inbox: MemoryObjectReceiveStream[SessionMessage | Exception],
-    outbound: Outbound,
-    session: Session,
-) -> None:
-    """Let the SDK serve a session, in the era that its client begins with."""
-    await serve_dual_era_loop(
-        front.server, inbox, outbound, lifespan_state=session, init_options=front.options()
-    )
+def _line(message: JSONRPCMessage) -> bytes:
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
 def _speaker(greeting: Greeting, uid: int) -> Speaker:
     return Speaker(
-        holder=f"relay:{greeting.instance}",
+        holder=f"relay:{uid}:{greeting.instance}",
         run_id=RunId(greeting.run_id),
         resumes=tuple(map(RunId, greeting.resumes)),
         uid=uid,
@@ -218,5 +280,7 @@ def _speaker(greeting: Greeting, uid: int) -> Speaker:
     )
 
 
-async def _refuse(stream: SocketStream, code: str, message: str) -> None:
-    await stream.send(line({"effectd": "gateway", "version": VERSION, "refused": code, "message": message}))
+async def _refuse(connection: Connection, code: str, message: str) -> None:
+    await connection.send(
+        line({"effectd": "gateway", "version": VERSION, "refused": code, "message": message})
+    )

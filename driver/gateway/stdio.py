@@ -41,7 +41,7 @@ class Output:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
 
     async def send(self, data: bytes) -> None:
         """Write all of it. Raises `OSError` where nobody reads any more. Never blocks the loop."""

@@ -11,8 +11,9 @@ and the daemon that it listens (`{"effectd": "gateway", "version": 1, "journal_i
 """
 
 import json
+import re
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, Never, TypeAlias, cast
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 Message: TypeAlias = dict[str, Json]
@@ -37,6 +38,8 @@ COMMAND_PREFIX: Final = "gateway:"
 GREETING_BYTES_MAX: Final = 65_536
 LINE_BYTES_MAX: Final = 4_194_304
 """One message of a client; the SDK has the same bound for a request over HTTP."""
+ANSWER_BYTES_MAX: Final = 33_554_432
+"""One message of the daemon: a provider's answer, whose own bound (`answer_max_bytes`) may be another."""
 
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 """The member of `_meta` that a request of the newer era has."""
@@ -80,20 +83,56 @@ def read_greeting(data: bytes) -> Greeting | None:
 
 
 def line(message: Message) -> bytes:
-    """Return a message as one line."""
+    """Return a message as one line. Raises `ValueError` where a number in it is none that JSON has."""
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def read(data: bytes) -> Message | None:
     """Return the JSON object that a line is; None where it is none."""
     try:
-        value = json.loads(data)
+        value = json.loads(str(data, "utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
     return cast("Message", value) if isinstance(value, dict) else None
+
+
+def response_to(data: bytes) -> tuple[Json, bool] | None:
+    """Return the id that a line is the response to, and whether that is a result, from its beginning alone.
+
+    None where the beginning does not say so: answers may be long, and are passed on as they are.
+    """
+    found = _RESPONSE.match(data)
+    return None if found is None else (json.loads(found["id"]), found["what"] == b"result")
+
+
+def told_id(data: bytes) -> Json:
+    """Return the id of a message that cannot be read as a whole, from its beginning or its end alone.
+
+    None where neither says it plainly: an id that stands within `params` is somebody else's.
+    """
+    found = _ID_FIRST.match(data) or _ID_LAST.search(data)
+    value: Json = None if found is None else json.loads(found["id"])
+    return value
+
+
+def is_id(value: Json) -> bool:
+    """Whether a request may have this id."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def member(message: Message, name: str) -> Message:
     """Return a member that is an object; an empty one where it is none."""
     value = message.get(name)
     return value if isinstance(value, dict) else {}
+
+
+_AN_ID: Final = rb'(?P<id>-?[0-9]{1,18}|"[^"\\\x00-\x1f\x80-\xff]{0,256}")'
+_PLAIN: Final = rb'"(?:jsonrpc|method)"\s*:\s*"[^"\\]{0,256}"'
+_RESPONSE: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":' + _AN_ID + rb',"(?P<what>result|error)":')
+"""As the daemon writes it."""
+_ID_FIRST: Final = re.compile(rb"\s*\{\s*(?:" + _PLAIN + rb'\s*,\s*){0,2}"id"\s*:\s*' + _AN_ID + rb"\s*[,}]")
+_ID_LAST: Final = re.compile(rb'[,{]\s*"id"\s*:\s*' + _AN_ID + rb"(?:\s*,\s*" + _PLAIN + rb")?\s*\}\s*\Z")
+
+
+def _no_number(constant: str) -> Never:
+    raise ValueError(constant)

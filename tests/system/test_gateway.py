@@ -18,18 +18,20 @@ KILLED = -9
 GATEWAY: Final[dict[str, Any]] = {"gateway": {}}
 
 FORGETFUL: Final = """
+import json
 import sys
 from uuid import uuid4
 from driver.gateway import ledger
 whole = ledger.Entry.asked
 def asked(self, journal_id):
-    message = whole(self, journal_id)
+    data = whole(self, journal_id)
     if self.command_id is None:
-        return message
+        return data
+    message = json.loads(data)
     params = message["params"]
     meta = {name: value for name, value in params["_meta"].items() if not name.startswith("dev.effectd/")}
     meta["dev.effectd/command-id"] = "gateway:" + uuid4().hex
-    return {**message, "params": {**params, "_meta": meta}}
+    return json.dumps({**message, "params": {**params, "_meta": meta}}).encode() + b"\\n"
 ledger.Entry.asked = asked
 from driver.cli.main import main
 sys.argv = ["effectd", "mcp", *sys.argv[1:]]

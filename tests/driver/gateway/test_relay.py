@@ -38,11 +38,14 @@ class Client:
     async def raw(self, data: bytes) -> None:
         await self._to.send(data)
 
-    async def hear(self) -> dict[str, Any]:
+    async def line(self) -> bytes:
         with anyio.fail_after(GUARD_S):
             data = await self._lines.next(self._from)
         assert data is not None
-        found: dict[str, Any] = json.loads(data)
+        return data
+
+    async def hear(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await self.line())
         return found
 
 
@@ -208,3 +211,64 @@ async def test_a_message_that_is_too_long_is_answered_and_left_out(tmp_path: Pat
             assert refused["result"]["content"][0]["text"].startswith("refused (oversize)")
         await client.say("ping", 6)
         assert (await client.hear()) == {"jsonrpc": "2.0", "id": 6, "result": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "answered"),
+    [
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n":NaN}}}', 1),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n":1e999}}}', 1),
+        ('{"method":"tools/call","params":{"id":2,"n":NaN},"jsonrpc":"2.0","id":1}', 1),
+        ('{"jsonrpc":"2.0","id":1.5,"method":"tools/call","params":{}}', 1.5),
+        ('{"jsonrpc":"2.0","id":null,"method":"ping"}', None),
+        ('{"jsonrpc":"2.0","id":1,"method":5}', 1),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}', 1),
+        ('{"jsonrpc":"1.0","id":1,"method":"ping"}', 1),
+        ("[]", None),
+        ("{", None),
+    ],
+)
+async def test_what_no_daemon_could_read_is_answered_by_the_relay(
+    tmp_path: Path, text: str, answered: float | None
+) -> None:
+    """It executes nothing, leaves the relay as it was, and nobody waits for an answer that never comes."""
+    async with relay(tmp_path, down_s=GUARD_S) as client:
+        await client.raw(text.encode() + b"\n")
+        heard = await client.hear()
+        assert heard["id"] == answered
+        said = heard.get("error") or heard["result"]["_meta"]
+        assert said.get("code") in (-32_600, -32_700) or said["dev.effectd/outcome"] == "refused"
+
+
+async def test_an_id_that_waits_for_its_answer_is_not_taken_twice(tmp_path: Path) -> None:
+    """Else the first answer that came would be taken for both, and one of them for delivered."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        first: Daemon = await connection()
+        await first.greet()
+        await client.say("tools/call", 7, name="x__y", arguments={})
+        await first.hear()
+        await client.raw(b'{"jsonrpc":"2.0","id":"7","method":"tools/call","params":{"name":"x__z"}}\n')
+        assert (await client.hear())["error"]["code"] == -32_600
+        await first.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
+        assert (await client.hear())["id"] == 7
+
+
+async def test_an_answer_reaches_the_client_as_the_daemon_wrote_it(tmp_path: Path) -> None:
+    """Byte for byte: it may be long, and is not the relay's to read."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        first: Daemon = await connection()
+        await first.greet()
+        await client.say("tools/call", 7, name="x__y", arguments={})
+        await first.hear()
+        await first.stream.send(b'{"jsonrpc":"2.0","id":7,"result":{ "content":[], "n":1.50 }}\n')
+        assert await client.line() == b'{"jsonrpc":"2.0","id":7,"result":{ "content":[], "n":1.50 }}'
+
+
+async def test_a_message_that_is_too_long_is_answered_whose_id_stands_at_its_end(tmp_path: Path) -> None:
+    """Some clients write it there."""
+    async with relay(tmp_path, down_s=0.01) as client:
+        huge = line({"method": "tools/call", "params": {"x": "y" * 5_000_000}, "jsonrpc": "2.0", "id": 5})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.raw, huge)
+            refused = await client.hear()
+            assert (refused["id"], refused["result"]["isError"]) == (5, True)

@@ -1,0 +1,57 @@
+"""The socket between a relay and the daemon, read and written in as few turns of the loop as it takes.
+
+Part of `driver.gateway`; imports anyio alone, for the relay has it too.
+"""
+
+import socket
+from typing import Final
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+
+
+class Connection:
+    """One end of it. Whoever opened `stream` closes it; nobody else may read or write there meanwhile."""
+
+    def __init__(self, stream: SocketStream) -> None:
+        self._socket: Final[socket.socket] = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no Django
+        self._sending: Final = anyio.Lock(fast_acquire=True)
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        """Return some bytes. Raises `anyio.EndOfStream` at the end, and `OSError`."""
+        while True:
+            # waits first: a peer that never pauses must not keep everybody else from running
+            await anyio.wait_readable(self._socket)
+            try:
+                data = self._socket.recv(max_bytes)
+            except BlockingIOError:
+                continue
+            if not data:
+                raise anyio.EndOfStream
+            return data
+
+    async def send(self, data: bytes) -> None:
+        """Write all of it, behind what others write. Raises `OSError`.
+
+        Cancelled in the middle of a message, it ends the connection: the other end could not read what
+        follows.
+        """
+        async with self._sending:
+            rest = memoryview(data)
+            try:
+                while rest:
+                    try:
+                        rest = rest[self._socket.send(rest) :]
+                    except BlockingIOError:
+                        await anyio.wait_writable(self._socket)
+            except BaseException:
+                if 0 < len(rest) < len(data):
+                    self.cut()
+                raise
+
+    def cut(self) -> None:
+        """Let both ends see that it is over."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is over already

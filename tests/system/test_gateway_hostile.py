@@ -1,0 +1,251 @@
+"""Whatever is written to `gateway.sock`: an answer where somebody waits for one, and no harm to others."""
+
+import json
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import anyio
+import pytest
+
+from tests.system.agents import agent
+from tests.system.sandbox import Sandbox, sandbox
+from tests.system.zygote import Zygote
+
+pytestmark = pytest.mark.anyio
+
+GUARD_S: Final = 60.0
+GREETING: Final[dict[str, Any]] = {
+    "effectd": "gateway",
+    "version": 1,
+    "instance": "liar",
+    "run_id": "mine",
+    "resumes": [],
+}
+HANDSHAKE: Final = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "x", "version": "1"},
+}
+
+NO_TIMES: Final = (
+    "1e308",
+    "1e18",
+    "253402300800",
+    "99999999999999999999",
+    "-1",
+    "true",
+    '"soon"',
+    "null",
+    "[]",
+    "{}",
+)
+NO_JSON: Final = (
+    '{"n":NaN}',
+    '{"n":1e999}',
+    '{"label":"\\ud800"}',
+    '{"n":1,"n":2}',
+    '{"n":' + "[" * 100 + "]" * 100 + "}",
+    '{"n":' + "[" * 50_000 + "]" * 50_000 + "}",
+    '{"n":' + "9" * 5_000 + "}",
+)
+NO_CALLS: Final = (
+    '"params":{"name":5}',
+    '"params":{"name":null,"arguments":{}}',
+    '"params":{"name":"counter__count","arguments":[]}',
+    '"params":{"name":"counter__count","arguments":"n"}',
+    '"params":{"name":"' + "x" * 1_000_000 + '"}',
+    '"params":{"name":"\\u0000"}',
+    '"params":{"name":"effectd__operation","arguments":{"operation_id":"' + "x" * 1_000_000 + '"}}',
+    '"params":{"name":"effectd__operations","arguments":{"limit":true}}',
+    '"params":[]',
+    '"params":5',
+    '"result":{}',
+)
+NO_GREETINGS: Final[tuple[dict[str, Any], ...]] = (
+    {"run_id": "no run"},
+    {"run_id": ""},
+    {"run_id": "x" * 129},
+    {"run_id": 5},
+    {"instance": ""},
+    {"instance": "x" * 60_000},
+    {"instance": None},
+    {"resumes": "mine"},
+    {"resumes": [5]},
+    {"resumes": ["no run"]},
+    {"resumes": ["x"] * 65},
+    {"version": 2},
+    {"version": "1"},
+    {"effectd": "control"},
+)
+NOTHING: Final = (
+    b"",
+    b"[]",
+    b"null",
+    b"\xff\xfe\x00",
+    b"[" * 100_000,
+    b'{"jsonrpc":"2.0","id":"nobody","result":{}}',
+    b'{"jsonrpc":"2.0","method":"notifications/dev.effectd/delivered"}',
+    b'{"jsonrpc":"2.0","method":"notifications/dev.effectd/delivered","params":{"commandId":[1]}}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[1]}}',
+    b'{"jsonrpc":"2.0","method":"notifications/nothing","params":{"_meta":5}}',
+)
+
+
+class Liar:
+    """A relay that says what it likes."""
+
+    def __init__(self, made: Sandbox) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(GUARD_S)
+        self._socket.connect(str(made.runtime / "gateway.sock"))
+        self._file = self._socket.makefile("rb")
+        self._number = 0
+
+    def greet(self, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        """Return what a greeting is answered with."""
+        self.write(json.dumps({**GREETING, **changes}).encode())
+        return self.read()
+
+    def begin(self) -> None:
+        """Open a session of the older era."""
+        assert "refused" not in self.greet()
+        assert "result" in self.ask('"method":"initialize","params":' + json.dumps(HANDSHAKE))
+        self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+
+    def ask(self, rest: str) -> dict[str, Any]:
+        """Return the response to a request, of which `rest` is what follows its id."""
+        self._number += 1
+        self.write(f'{{"jsonrpc":"2.0","id":{self._number},{rest}}}'.encode())
+        while True:
+            heard = self.read()
+            if heard.get("id") == self._number:
+                return heard
+
+    def call(self, arguments: str, meta: str = "") -> dict[str, Any]:
+        """Return the response to a call of the counting tool."""
+        minted = f'"dev.effectd/command-id":"gateway:{self._number:032x}"{meta}'
+        return self.ask(
+            f'"method":"tools/call","params":{{"name":"counter__count","arguments":{arguments},'
+            f'"_meta":{{{minted}}}}}'
+        )
+
+    def write(self, data: bytes) -> None:
+        """Send a line."""
+        self.write_some(data + b"\n")
+
+    def write_some(self, data: bytes) -> None:
+        """Send bytes."""
+        self._socket.sendall(data)
+
+    def read(self) -> dict[str, Any]:
+        """Return the next line; an empty object at the end."""
+        data = self._file.readline()
+        found: dict[str, Any] = json.loads(data) if data else {}
+        return found
+
+    def close(self) -> None:
+        """Hang up."""
+        self._file.close()
+        self._socket.close()
+
+
+@contextmanager
+def liar(made: Sandbox) -> Generator[Liar]:
+    """Connect one."""
+    one = Liar(made)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def outcome(response: dict[str, Any]) -> str:
+    """Return the word of a tool result."""
+    found: str = response["result"]["_meta"]["dev.effectd/outcome"]
+    return found
+
+
+async def test_hostile_lines_are_answered_and_execute_nothing(zygote: Zygote) -> None:
+    """Each with an error for whoever may wait; no answer is longer for it, and no handler fails."""
+    async with sandbox(zygote, None, gateway={}) as made:
+        life = made.start()
+        await life.ready()
+
+        def lie() -> None:
+            with liar(made) as one:
+                one.begin()
+                for arguments in NO_JSON:
+                    assert outcome(one.call(arguments)) == "invalid_arguments", arguments[:80]
+                for call in NO_CALLS:
+                    response = one.ask(f'"method":"tools/call",{call}')
+                    assert "error" in response or response["result"]["isError"], call[:80]
+                    assert len(json.dumps(response)) < 2_000, call[:80]
+                for data in NOTHING:
+                    one.write(data)
+                assert one.ask('"method":"ping"')["result"] == {}
+
+        await anyio.to_thread.run_sync(lie)
+        assert made.effects() == []
+        assert "handler for" not in life.text
+        assert not life.lines("gateway_connection_failed")
+        async with agent(made, "mine") as honest:
+            assert (await honest.call("counter__count", n=1)).outcome == "succeeded"
+
+
+async def test_a_time_that_is_none_is_long_ago_and_costs_no_call_its_answer(zygote: Zygote) -> None:
+    """Of when a call was first asked a relay may say anything: it is answered, and made once."""
+    async with sandbox(zygote, None, gateway={}) as made:
+        life = made.start()
+        await life.ready()
+
+        def lie() -> None:
+            with liar(made) as one:
+                one.begin()
+                for number, moment in enumerate(NO_TIMES):
+                    asked = f',"dev.effectd/asked-at":{moment},"dev.effectd/journal-id":"{"j" * 50_000}"'
+                    response = one.call(f'{{"n":{number}}}', asked)
+                    assert outcome(response) == "succeeded", moment
+
+        await anyio.to_thread.run_sync(lie)
+        assert len(made.effects()) == len(NO_TIMES)
+        assert "handler for" not in life.text
+
+
+async def test_a_greeting_that_is_none_is_refused_with_its_reason(zygote: Zygote) -> None:
+    """And the connection ends: nobody is served who does not say for whom."""
+    async with sandbox(zygote, None, gateway={}) as made:
+        await made.start().ready()
+
+        def lie() -> None:
+            for changes in NO_GREETINGS:
+                with liar(made) as one:
+                    assert one.greet(**changes)["refused"] in ("greeting", "run"), changes
+                    assert one.read() == {}
+
+        await anyio.to_thread.run_sync(lie)
+
+
+async def test_half_a_line_and_a_line_without_an_end_cost_one_connection(zygote: Zygote) -> None:
+    """A relay that stops in the middle, one that never stops, and one that does not even begin."""
+    async with sandbox(zygote, None, gateway={}) as made:
+        await made.start().ready()
+
+        def lie() -> None:
+            with liar(made) as one:
+                one.begin()
+                one.write_some(b'{"jsonrpc":"2.0","id":1,"method":"tools/ca')
+            with liar(made) as one:
+                one.begin()
+                with suppress(ConnectionError):
+                    for _ in range(100):
+                        one.write_some(b"x" * 65_536)
+                    assert one.read() == {}
+            with liar(made) as one:
+                one.write_some(b"x" * 70_000)
+                assert one.read()["refused"] == "greeting"
+
+        await anyio.to_thread.run_sync(lie)
+        async with agent(made, "mine") as honest:
+            assert (await honest.call("counter__count", n=1)).outcome == "succeeded"
