@@ -23,7 +23,7 @@ GREETING: Final[dict[str, Any]] = {
     "run_id": "mine",
     "resumes": [],
 }
-HANDSHAKE: Final = {
+HANDSHAKE: Final[dict[str, Any]] = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
     "clientInfo": {"name": "x", "version": "1"},
