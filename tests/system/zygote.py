@@ -12,8 +12,12 @@ process goes away, it kills what is left and ends.
 
 `patch` in a request names one of `tests.system.patches`: a mechanism that is taken away after the fork, for
 the negative controls.
+
+With a further argument, `brisk`, a child that has come to its end waits for its threads, runs what is to be
+run at an exit, and is gone: an interpreter that takes itself apart first costs as much as a life before it.
 """
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -25,9 +29,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 REQUEST_BYTES_MAX: Final = 65_536
@@ -45,11 +51,16 @@ PRELOADED: Final = (
     # what the libraries import at first use
     "anyio._backends._asyncio",
     "anyio._core._signals",
+    "anyio._core._subprocesses",
+    "httpcore2",
+    "truststore",
     "uvicorn.lifespan.off",
     "uvicorn.loops.auto",
     "uvicorn.protocols.http.h11_impl",
     "websockets.asyncio.client",
+    "tests.system.patches",
 )
+BRISK: Final = "brisk"
 
 
 @dataclass(slots=True)
@@ -135,18 +146,45 @@ def _main() -> None:
     gc.freeze()
     arguments = _Nursery(socket.socket(fileno=int(sys.argv[1]))).serve()
     if arguments is not None:
+        is_brisk = BRISK in sys.argv
         sys.argv = ["effectd", *arguments]
-        sys.exit(importlib.import_module(ENTRY).main())
+        main = importlib.import_module(ENTRY).main
+        if is_brisk:
+            _end_briskly(main)
+        sys.exit(main())
+
+
+def _end_briskly(main: Callable[[], int | None]) -> NoReturn:
+    """Run it, and end as an interpreter does, but without taking modules and objects apart."""
+    try:
+        sys.exit(main())
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else bool(end.code)
+    exiting: Any = (threading, atexit)
+    exiting[0]._shutdown()
+    exiting[1]._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 class Zygote:
-    """The test's side: starts the warm process, and asks it for lives."""
+    """The test's side: starts the warm process, and asks it for lives.
 
-    def __init__(self) -> None:
+    `is_brisk`: for whoever needs very many of them; see the module.
+    """
+
+    def __init__(self, *, is_brisk: bool = False) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._requests = ours
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.zygote", str(theirs.fileno())],
+            [
+                sys.executable,
+                "-m",
+                "tests.system.zygote",
+                str(theirs.fileno()),
+                *([BRISK] if is_brisk else []),
+            ],
             cwd=ROOT,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,

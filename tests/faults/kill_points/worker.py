@@ -118,9 +118,9 @@ class _Work:
 
 def work(asked: Asked) -> Tally:
     """Fight until the time, or the number of points, is reached."""
-    _in_memory()
+    _settle_in()
     until = monotonic() + asked.seconds
-    zygote = Zygote()
+    zygote = Zygote(is_brisk=True)
     try:
         made = _Work(asked, zygote, until)
         anyio.run(made.run)
@@ -129,7 +129,12 @@ def work(asked: Asked) -> Tally:
         zygote.close()
 
 
-def _in_memory() -> None:
+def _settle_in() -> None:
+    """Keep all files in memory, and know no certificates.
+
+    Nobody here speaks TLS, and for a life they cost as much as a whole recovery.
+    """
+    os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
     if os.access(MEMORY, os.W_OK) and Path(MEMORY).is_dir():
         tempfile.tempdir = MEMORY
 
@@ -164,13 +169,13 @@ CONTROLS: Final = (
 
 def replay(scene: str, blows: Sequence[str]) -> Tally:
     """Fight one battle again."""
-    _in_memory()
+    _settle_in()
 
     async def once(zygote: Zygote) -> Tally:
         ready = await prepare(zygote, BY_NAME[scene])
         return await fight(zygote, ready, [parse(text) for text in blows], strictly=True)
 
-    zygote = Zygote()
+    zygote = Zygote(is_brisk=True)
     try:
         return anyio.run(once, zygote)
     finally:

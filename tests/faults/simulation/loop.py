@@ -190,6 +190,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 task.forget()
                 with suppress(BaseException):
                     cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
+            # what anyio knows of a task holds the task itself: one that never ended is remembered for ever
+            cast("Any", backend)._task_states.pop(task, None)
+            asyncio._unregister_task(task)
         self._tasks.clear()
         self._handles.clear()
         self._timers.clear()
