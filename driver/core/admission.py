@@ -43,6 +43,7 @@ from store.records import (
     Tombstone,
     Twin,
 )
+from store.values import light
 
 PlainCode: TypeAlias = Literal["conflict", "overloaded", "draining", "fenced", "no_room"]
 LookalikeCode: TypeAlias = Literal[
@@ -51,6 +52,7 @@ LookalikeCode: TypeAlias = Literal[
 FinalCode: TypeAlias = Literal["invalid", "unknown_kind", "unknown_run", "run_ended"] | LookalikeCode
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A command that asks to be taken."""
@@ -74,6 +76,7 @@ def candidate(frame: CommandFrame | InvalidCommand, digest: Digester = sha256) -
     )
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionFacts:
     """What is true of the journal, the daemon and the run in the moment of the decision.

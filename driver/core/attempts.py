@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
 from store.records import Digest, JsonObject, JsonValue, OperationId
+from store.values import light
 
 
 class Phase(StrEnum):
@@ -30,6 +31,7 @@ class Phase(StrEnum):
 _AFTER_THE_FIRST_BYTE: Final = frozenset({Phase.WRITING, Phase.WRITTEN, Phase.ANSWERED})
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One attempt, as a provider gets it.
@@ -51,6 +53,7 @@ class ToolCall:
     """Whether no earlier attempt may be carried out beside it, because the provider does not deduplicate."""
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """The provider answered the call: `result` as it came, unknown members and all.

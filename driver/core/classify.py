@@ -30,6 +30,7 @@ from driver.core.contracts import Contract, ErrorMeans
 from driver.core.expressions import ExpressionError
 from store.lifecycle import Effect
 from store.records import JsonObject, JsonValue
+from store.values import light
 
 MESSAGE_BYTES_MAX: Final = 2_000
 """An error message from outside is cut to this, in UTF-8: it is for people, and stands in events."""
@@ -54,6 +55,7 @@ class Failure(NamedTuple):
     message: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
     """The provider answered that it did it."""

@@ -26,11 +26,13 @@ from store.events import (
     OperationUnknown,
 )
 from store.lifecycle import Effect
+from store.values import light
 
 Outcome: TypeAlias = OperationSucceeded | OperationFailed | OperationNotExecuted | OperationUnknown
 """How an attempt, or an operation, ended."""
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
     """One attempt that has ended; `outcome.attempts` is its own number."""

@@ -20,6 +20,7 @@ from driver.core.expressions import Expression
 from driver.core.redaction import Redaction
 from driver.core.templates import Template
 from store.records import IDENTICAL_DEFAULT, Identical
+from store.values import light
 
 ToolEffect: TypeAlias = Literal["read", "write"]
 RetryRule: TypeAlias = Literal["never", "same-key"]
@@ -123,6 +124,7 @@ def parse_key_carrier(text: str) -> KeyCarrier:
             raise InvalidKeyCarrier(text)
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class ToolName:
     """A tool as commands name it: the provider up to the first `/`, and the tool's own name behind it."""

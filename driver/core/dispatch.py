@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from store.lifecycle import OPEN, State
+from store.values import light
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookFacts:
     """What is true in the moment between the durable intent and the first byte."""

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from driver.core.answers import Answer
 from driver.core.frames import CommandFrame, Hello, InvalidCommand
 from store.records import Chain, StoredEvent
+from store.values import light
 
 Delivery: TypeAlias = CommandFrame | InvalidCommand
 """One arrival of a command, well-formed or not: the engine answers either."""
@@ -45,6 +46,7 @@ class Opened:
     """For the shell: how the journal's file calls the seq 0 of this history."""
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Received:
     """A message arrived: text, or the bytes of a binary frame."""
@@ -52,6 +54,7 @@ class Received:
     data: str | bytes
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Committed:
     """The journal committed these events: each commit is told once, in order."""
@@ -76,6 +79,7 @@ class ChainRead:
     chain: Chain | None
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Answered:
     """The engine's answer to one `Deliver`."""
@@ -102,6 +106,7 @@ Signal: TypeAlias = Opened | Received | Committed | EventsRead | ChainRead | Ans
 # ------------------------------------------------------------ orders: what is to be done
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Send:
     """Send one text frame."""
@@ -125,6 +130,7 @@ class ReadChain:
     seq: int
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
     """The plane's watermark is `seq`. It may ride with the next commit."""
@@ -161,6 +167,7 @@ class LiftFence:
     """The plane knows a restored journal as a history it has seen: begin another, then say hello again."""
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class Deliver:
     """Hand this to the engine; its answer comes back as `Answered`."""

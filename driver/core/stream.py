@@ -40,6 +40,7 @@ from driver.core.signals import (
     Send,
 )
 from store.records import Chain, StoredEvent
+from store.values import light
 
 WINDOW_MAX: Final = 1_024
 """Events in flight, however wide a window the plane offers: what this end keeps account of."""
@@ -53,6 +54,7 @@ PARKED_MAX: Final = 4_096
 """Parked events remembered until the journal surely has them; a forgotten one is refused once more."""
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class _Flight:
     seq: int

@@ -28,9 +28,11 @@ from store.records import (
     moment,
     timestamp,
 )
+from store.values import light
 from store.view import View
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """One attempt of one operation, whole: what to call, under which contract, for whom, until when."""

@@ -53,9 +53,11 @@ from store.records import (
     timestamp,
 )
 from store.transaction import Transaction
+from store.values import light
 from store.view import View
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
     """What the transaction made of one delivery: the answer, and what is to be done once it is durable."""
@@ -67,6 +69,7 @@ class _Taken:
     errand: Errand | None = None
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Load:
     """What waits already: for a slot, for a person, and for its receipt."""

@@ -17,8 +17,10 @@ from driver.engine.reports import no_provider
 from driver.engine.surroundings import Surroundings
 from driver.engine.withheld import Fingerprints, tool_of
 from store.records import CommandId, Digest, JsonObject, OperationId, RunId
+from store.values import light
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """One delivery, read and judged on its own, before anything is known of the journal."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from store.records import CommandId, OperationId
+from store.values import light
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class Asked:
     expires_at: datetime
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """An operation without a slot. Its arguments stay in the journal until it has one."""

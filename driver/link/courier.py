@@ -17,6 +17,7 @@ import anyio
 from driver.core.answers import Answer
 from driver.core.signals import Delivery
 from driver.link.desk import Desk
+from store.values import light
 
 BATCH_MAX: Final = 128
 """Commands delivered at once: enough to share a commit, few enough for their answers to fit in memory."""
@@ -31,6 +32,7 @@ AnswerTo = Callable[[Answer], Awaitable[None]]
 """Takes the answer to one command; returns at once where its connection has ended."""
 
 
+@light
 @dataclass(frozen=True, slots=True)
 class _Parcel:
     frame: Delivery
