@@ -247,11 +247,6 @@ class Transaction(View):
         ledger.vanishing = True
         return True
 
-    def walk(self, command_id: CommandId) -> RunErasure | None:
-        """Return how far the erasure has come that a command asked for; None where it has not begun."""
-        row = self.ledger.execute("walk", (command_id,)).fetchone()
-        return None if row is None else erasure.walk_row(row)
-
     def set_walk(self, command_id: CommandId, walk: RunErasure) -> None:
         """Remember how far the erasure has come that a command asked for."""
         self._write().execute("set_walk", erasure.walk_values(command_id, walk))

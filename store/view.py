@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from store import pieces
 from store.delegation import Delegation, delegation
-from store.erasure import is_erased
+from store.erasure import RunErasure, is_erased, walk_row
 from store.head import Ledger
 from store.lifecycle import State
 from store.located import Row, command_row, operation_row, run_record
@@ -69,6 +69,7 @@ OBSERVATIONS_MAX: Final = 8
 
 PARKED_MAX: Final = 10_000
 """Dead letters that are counted."""
+ERASURES_COUNTED_MAX: Final = 10_000
 
 _EVER: Final = 2**62
 """A cursor above every rowid."""
@@ -312,6 +313,17 @@ class View:
         return tuple(
             row[0] for row in self.ledger.execute("resumed", (run_id, RESUMED_MAX)) if row[0] != run_id
         )
+
+    # ------------------------------------------------------------ erasure
+
+    def walk(self, command_id: CommandId) -> RunErasure | None:
+        """Return how far the erasure has come that a command asked for; None where it has not begun."""
+        row = self.ledger.execute("walk", (command_id,)).fetchone()
+        return None if row is None else walk_row(row)
+
+    def erasures_left(self) -> int:
+        """Return of how many commands the content is still to go that was demanded, up to a bound."""
+        return int(self.ledger.execute("erasures_left", (ERASURES_COUNTED_MAX,)).fetchone()[0])
 
     # ------------------------------------------------------------ triage
 

@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "compensate": ("driver.cli.remedies:compensate", "Take back what an operation, or a run, has done."),
     "wall": ("driver.cli.triage:wall", "What a triage model would be shown of a run."),
     "triage": ("driver.cli.triage:triage", "Wake the supervisor for a run."),
+    "erase": ("driver.cli.erase:erase", "Erase the content of a run for good."),
     "unfence": ("driver.cli.unfence:unfence", "Let a fenced daemon act again."),
     "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
     "dead-letters": ("driver.cli.dead_letters:dead_letters", "What the plane did not take."),

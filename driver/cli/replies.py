@@ -132,10 +132,20 @@ class Command(Reply):
     receipt_kind: str | None
 
 
+class Erasing(Reply):
+    """How far the erasure of a large run has come."""
+
+    erased: int
+    unsettled: int
+    unacknowledged: int
+    left: int
+
+
 class CommandReply(Command):
     """A command alone."""
 
     operation_id: str | None
+    erasing: Erasing | None = None
 
 
 class Delivery(Reply):
@@ -262,6 +272,22 @@ class RunCommandGiven(Reply):
 
     command_id: str
     run_id: str
+
+
+class Kept(Reply):
+    """What an erasure left alone."""
+
+    unsettled: int
+    unacknowledged: int
+    operation_ids: tuple[str, ...]
+    truncated: bool
+
+
+class ErasedReply(RunCommandGiven):
+    """`POST /v1/runs/{id}/erase`, or the receipt of that; null of a large run: its receipt says so later."""
+
+    erased: int | None
+    kept: Kept | None
 
 
 class WallReply(Reply):

@@ -171,10 +171,20 @@ class Delivery(Published):
     answer: str
 
 
+class Erasing(Published):
+    """How far the erasure of a large run has come. `left` counts commands whose content is still to go."""
+
+    erased: Count
+    unsettled: Count
+    unacknowledged: Count
+    left: Count
+
+
 class CommandAlone(Command):
-    """One command, with its deliveries."""
+    """One command, with its deliveries; `erasing` is null unless it erases a run, and is not done yet."""
 
     deliveries: list[Delivery]
+    erasing: Erasing | None
 
 
 class Attempt(Published):

@@ -14,6 +14,7 @@ from driver.core.redaction import redaction
 from driver.core.reports import Redactor
 from driver.local.sources import StatusFacts
 from store.delegation import Delegation
+from store.erasure import RunErasure
 from store.journal import JournalStatistics
 from store.lifecycle import State
 from store.records import (
@@ -232,6 +233,16 @@ def command(record: CommandRecord) -> JsonObject:
 def delivery(record: DeliveryRecord) -> JsonObject:
     """Return one arrival of a command."""
     return {"at": record.at, "answer": record.answer}
+
+
+def erasing(walk: RunErasure, left: int) -> JsonObject:
+    """Return how far the erasure of a run has come."""
+    return {
+        "erased": walk.erased,
+        "unsettled": walk.unsettled,
+        "unacknowledged": walk.unacknowledged,
+        "left": left,
+    }
 
 
 def attempt(record: AttemptRecord) -> JsonObject:

@@ -137,6 +137,9 @@ SELECT c.id, c.operation_id, c.accepted_seq, c.receipt_seq
 FROM erasures AS x CROSS JOIN commands AS c ON c.id = x.command WHERE x.done = 0 AND x.command > 0
 ORDER BY x.command LIMIT ?;
 
+-- name: erasures_left
+SELECT count(*) FROM (SELECT 1 FROM erasures WHERE done = 0 AND command > 0 LIMIT ?);
+
 -- name: demand_erasure
 INSERT INTO erasures (command, done) VALUES (?, 0) ON CONFLICT (command) DO NOTHING;
 

@@ -39,6 +39,8 @@ SCANS = {
     "marks": {"SCAN marks"},
     # parked events, of an index that holds no others, and no more than its LIMIT
     "count_dead_letters": {"SCAN (subquery-1)", "SCAN dead_letters USING INDEX dead_letters_parked"},
+    # no more than its LIMIT, of an index that holds only what is still to go
+    "erasures_left": {"SCAN (subquery-1)"},
     # once in the life of a history: sorts what is open, unsettled, parked or not acknowledged
     "commands_to_record_again": {"SCAN d", "USE TEMP B-TREE FOR ORDER BY"},
 }

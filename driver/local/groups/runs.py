@@ -24,7 +24,6 @@ from driver.local.service import Service
 from store.records import (
     CommandId,
     CommandRecord,
-    DeliveryRecord,
     JsonObject,
     RunId,
     RunRecord,
@@ -71,16 +70,23 @@ async def _show_command(service: Service, request: Request, _: NoQuery) -> Respo
     """One command, with its deliveries."""
     wanted = CommandId(request.path_params["command_id"])
 
-    def read(view: View) -> tuple[CommandRecord | None, tuple[DeliveryRecord, ...]]:
+    def read(view: View) -> JsonObject | None:
         found = view.command(wanted)
-        return None if found is None else on_wire(view, found), view.deliveries(wanted)
+        return None if found is None else _command_alone(view, found)
 
-    record, deliveries = await service.read(read)
-    if record is None:
+    answer = await service.read(read)
+    if answer is None:
         raise not_found(Code.COMMAND_NOT_FOUND, "command", wanted)
-    return json_answer(
-        {**shapes.command(record), "deliveries": [shapes.delivery(delivery) for delivery in deliveries]}
-    )
+    return json_answer(answer)
+
+
+def _command_alone(view: View, record: CommandRecord) -> JsonObject:
+    walk = view.walk(record.command_id)
+    return {
+        **shapes.command(on_wire(view, record)),
+        "deliveries": [shapes.delivery(delivery) for delivery in view.deliveries(record.command_id)],
+        "erasing": None if walk is None else shapes.erasing(walk, view.erasures_left()),
+    }
 
 
 ENDPOINTS: Final = (

@@ -36,6 +36,7 @@ async def test_ids_of_operations_and_runs_are_offered(tmp_path: Path) -> None:
         ids = await to_thread.run_sync(complete, "show", *given, "op_")
         assert sorted(ids) == sorted(map(operation_id, ("cmd-1", "cmd-2")))
         assert await to_thread.run_sync(complete, "reconcile", *given, "cmd-2") == ["cmd-2"]
+        assert await to_thread.run_sync(complete, "erase", *given, "run-a") == ["run-a"]
         assert await to_thread.run_sync(complete, "ops", *given, "--run", "run-b") == ["run-b"]
 
 
