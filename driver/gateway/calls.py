@@ -307,16 +307,21 @@ class Calls:
         return outcome
 
     async def _end_of(self, wait: Wait) -> Outcome:
-        budget_s = self._sources.contract(wait.tool).budget_s
-        began = anyio.current_time()
+        since = anyio.current_time()
         while wait.outcome is None:
-            latest = wait.expires_at if wait.approval_id else wait.deadline_at
-            ends = began + budget_s if latest is None else _loop_time(latest)
-            with anyio.move_on_at(ends + self._limits.patience_s) as patience:
+            with anyio.move_on_at(self._ends(wait, since)) as patience:
                 await wait.news()
-            if patience.cancelled_caught:
+                since = anyio.current_time()
+            # when an attempt began is no news
+            if patience.cancelled_caught and self._ends(wait, since) <= anyio.current_time():
                 return Running(operation_id=wait.operation_id, approval_id=wait.approval_id)
         return wait.outcome
+
+    def _ends(self, wait: Wait, since: float) -> float:
+        """Return until when a call is waited for, by what is known of it now; `since` it is known."""
+        latest = wait.expires_at if wait.approval_id else wait.deadline_at
+        ends = since + self._sources.contract(wait.tool).budget_s if latest is None else _loop_time(latest)
+        return ends + self._limits.patience_s
 
     async def _cancel(self, wait: Wait) -> None:
         """Let nobody do what nobody waits for; the outcome stays honest, and is committed."""

@@ -70,6 +70,8 @@ class Sockets:
         self._calls = calls
         self._limits = limits
         self._peer_uid = peer_uid
+        self._unserved = 0
+        """Connections that have not greeted yet."""
 
     async def serve(self, listener: SocketListener) -> None:
         """Take connections until cancelled."""
@@ -80,22 +82,32 @@ class Sockets:
         async with stream:
             connection = Connection(stream)
             try:
-                uid = self._peer_uid(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - no Django here
-                if self._calls.tally.connections >= self._limits.connections_max:
-                    await _refuse(connection, "busy", "the gateway has all the connections that it may have")
-                    return
                 lines = Lines(GREETING_BYTES_MAX)
-                greeting = await self._greeting(connection, lines)
-                if greeting is None:
-                    return
-                ready: Message = {"effectd": "gateway", "version": VERSION}
-                ready["journal_id"] = await self._calls.journal_id()
-                await connection.send(line(ready))
-                await self._serve(connection, lines, _speaker(greeting, uid))
+                speaker = await self._introduced(stream, connection, lines)
+                if speaker is not None:
+                    await self._serve(connection, lines, speaker)
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 log.debug("gateway_connection_lost")
             except Exception as failure:
                 log.exception("gateway_connection_failed", error=type(failure).__name__)
+
+    async def _introduced(self, stream: SocketStream, connection: Connection, lines: Lines) -> Speaker | None:
+        """Greet each other. Returns who is there; None where it is nobody who is served, and was told so."""
+        uid = self._peer_uid(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - no Django here
+        if max(self._calls.tally.connections, self._unserved) >= self._limits.connections_max:
+            await _refuse(connection, "busy", "the gateway has all the connections that it may have")
+            return None
+        self._unserved += 1
+        try:
+            greeting = await self._greeting(connection, lines)
+            if greeting is None:
+                return None
+            ready: Message = {"effectd": "gateway", "version": VERSION}
+            ready["journal_id"] = await self._calls.journal_id()
+            await connection.send(line(ready))
+            return _speaker(greeting, uid)
+        finally:
+            self._unserved -= 1
 
     async def _greeting(self, connection: Connection, lines: Lines) -> Greeting | None:
         """Return the greeting; None where none came, or none that can be served: that was said then."""

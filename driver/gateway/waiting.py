@@ -160,6 +160,7 @@ class Waits:
                 wait.approval_id, wait.decided = None, data
             case _:
                 wait.deadline_at = Timestamp(str(data["deadline_at"]))
+                return  # no news for whoever waits: the provider is to be called first
         wait.tell()
 
 

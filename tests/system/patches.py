@@ -10,6 +10,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,7 @@ from driver.engine.intake import Intake
 from driver.engine.posture import Posture
 from driver.engine.running import Running
 from driver.engine.terms import Terms
+from driver.gateway.calls import Calls
 from driver.gateway.outcomes import Ended
 from driver.gateway.waiting import Waits
 from driver.log import LogFormat, Output, configure
@@ -281,11 +283,22 @@ def _note_boundaries(path: str) -> None:
     vars(import_module("driver.faults"))["boundary"] = noting
 
 
+def impatient() -> None:
+    """Wait for the answer of an agent's call hardly longer than it should take."""
+    original = Calls.__init__
+
+    def begin(self: Calls, sources: Any, waits: Any, limits: Any, tasks: Any) -> None:  # noqa: ANN401
+        original(self, sources, waits, replace(limits, patience_s=0.2), tasks)
+
+    Calls.__init__ = begin  # type: ignore[method-assign]
+
+
 PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
     {
         patch.__name__: patch
         for patch in (
             no_intent_commit,
+            impatient,
             no_dedupe,
             answer_uncommitted,
             no_fsync,
