@@ -9,8 +9,11 @@ Part of `driver.cli`; imports `driver.conformance`.
 
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
+from time import monotonic
+from typing import Final
 
 import anyio
 import click
@@ -21,12 +24,13 @@ from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import json_option
 from driver.cli.output import show, write_json
 from driver.cli.plain import plain
-from driver.conformance.battery import ADAPTERS, Certificate, Judged, built_in, examine, self_check
+from driver.conformance.battery import ADAPTERS, WATCH_S, Watch, built_in, examine, self_check
 from driver.conformance.cases import CASES
+from driver.conformance.certificate import Certificate, Judged
 from driver.conformance.errors import ConformanceError
 from driver.conformance.verdict import MEANING
 
-_STYLES = {"passed": "green", "failed": "bold red", "not_exercised": "yellow"}
+_STYLES: Final = {"passed": "green", "failed": "bold red", "not_exercised": "yellow"}
 
 
 class NotExamined(click.ClickException):
@@ -51,24 +55,36 @@ class NoAdapter(click.BadParameter):
 @click.command()
 @click.argument("adapter", metavar="ADAPTER")
 @click.option("--case", "cases", type=click.Choice(list(CASES)), multiple=True, help="Only this case.")
-@click.option("--no-self-check", is_flag=True, help="Do not judge the battery's own two clients first.")
+@click.option(
+    "--python",
+    type=click.Path(exists=True, dir_okay=False),
+    default=sys.executable,
+    metavar="FILE",
+    help="The interpreter that runs an adapter of a framework: the one that has its packages.",
+)
+@click.option("--no-self-check", is_flag=True, help="Do not judge the battery's own clients first.")
 @json_option
 @click.pass_context
 def conformance(
-    ctx: click.Context, adapter: str, cases: Sequence[str], *, no_self_check: bool, as_json: bool
+    ctx: click.Context, adapter: str, cases: Sequence[str], python: str, *, no_self_check: bool, as_json: bool
 ) -> None:
     """Examine what an agent runtime does when tools time out, fail, answer twice, or when it is killed.
 
-    ADAPTER is one that comes with effectd (effectd, in-memory), or the command of
-    your own: a program that answers three verbs in lines of JSON (docs/conformance.md). It takes some
-    minutes. The certificate is the JSON that --json prints. Exits 0 where no case failed, else 1.
+    ADAPTER is one that comes with effectd (effectd, in-memory, langgraph, pydantic-ai), or the command of
+    your own: a program, in any language, that answers three verbs in lines of JSON (docs/conformance.md). It
+    takes some minutes. The certificate is the JSON that --json prints. Exits 0 where no case failed and one
+    passed, 1 where one failed, none passed, or the adapter does not keep to the three verbs, and 2 where
+    there is no such adapter.
     """
-    argv = _command(adapter)
+    argv = _command(adapter, python)
+    watch = _watch()
     try:
         if not no_self_check:
-            anyio.run(self_check)
+            anyio.run(self_check, watch)
         told = _unheard if as_json else _tell
-        certificate = anyio.run(partial(examine, adapter, argv, cases=cases, told=told))
+        checked = not no_self_check
+        played = partial(examine, adapter, argv, cases=cases, told=told, watch=watch, self_checked=checked)
+        certificate = anyio.run(played)
     except ConformanceError as error:
         raise NotExamined(error) from error
     if as_json:
@@ -78,14 +94,27 @@ def conformance(
     ctx.exit(0 if certificate.conforms else EXIT_REFUSED)
 
 
-def _command(adapter: str) -> Sequence[str]:
+def _command(adapter: str, python: str) -> Sequence[str]:
     """Return the command of an adapter. Raises `NoAdapter`."""
     if adapter in ADAPTERS:
-        return built_in(adapter)
+        return built_in(adapter, python)
     argv = shlex.split(adapter)
     if not argv or shutil.which(argv[0]) is None:
         raise NoAdapter(adapter)
     return argv
+
+
+def _watch() -> Watch:
+    """Return what says on standard error that a case runs, where nothing was said for `WATCH_S`."""
+    last = monotonic()
+
+    def watch(adapter: str, case: str, seconds: float) -> None:
+        nonlocal last
+        if monotonic() - last >= WATCH_S:
+            last = monotonic()
+            click.echo(plain(f"{adapter}: {case}, for {seconds:.0f} s"), err=True)
+
+    return watch
 
 
 def _unheard(judged: Judged) -> None:
@@ -99,20 +128,18 @@ def _tell(judged: Judged) -> None:
 
 
 def _line(judged: Judged) -> RenderableType:
-    found = judged.found
-    effects = "1 effect" if found.effects == 1 else f"{found.effects} effects"
-    why = "".join(f"; {harm}" for harm in sorted(found.harms))
+    effects = "1 effect" if judged.effects == 1 else f"{judged.effects} effects"
+    why = "".join(f"; {harm}" for harm in judged.harms)
     verdict = judged.verdict.replace("_", " ")
     return views.line(
-        (f"{verdict:<14}", _STYLES[judged.verdict]), f"{judged.case}: told {found.told}, {effects}{why}"
+        (f"{verdict:<14}", _STYLES[judged.verdict]), f"{judged.case}: told {judged.told}, {effects}{why}"
     )
 
 
 def _account(certificate: Certificate) -> Iterator[RenderableType]:
     """Yield what the harms mean that were found, and the verdict."""
-    found = sorted({harm for judged in certificate.judged for harm in judged.found.harms})
+    found = sorted({harm for judged in certificate.cases for harm in judged.harms})
     for harm in found:
         yield views.line(("  " + harm, "bold"), f": {MEANING[harm]}")
-    about = certificate.about
     word = ("conforms", "bold green") if certificate.conforms else ("does not conform", "bold red")
-    yield views.line(f"{about.runtime} {about.version} ", word, ".")
+    yield views.line(f"{certificate.runtime} {certificate.version} ", word, ".")

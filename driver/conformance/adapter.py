@@ -4,9 +4,11 @@ Part of `driver.conformance`. An adapter is a program that reads one JSON object
 and writes one line for each to standard output; its standard error is free.
 
 start    {"verb": "start", "state": FOLDER, "deadline_s": 2.0, "server": {"argv": […]},
-          "tools": {"charge": {"effect": "write", "idempotent": false}, …}}
-         → {"runtime": NAME, "version": VERSION}
-         FOLDER is the subject's own, and the same after a kill. The server speaks MCP over stdio.
+          "tools": {"charge": {"effect": "write", "idempotent": false, "search": "find_charge"}, …}}
+         → {"runtime": NAME, "version": VERSION, "parts": {NAME: VERSION, …}}
+         FOLDER is the subject's own, and the same after a kill. The server speaks MCP over stdio. `search` is
+         the read that shows how many effects there are of the same arguments. `parts` may be left out: what
+         else the runtime is made of.
 deliver  {"verb": "deliver", "command_id": ID, "run_id": RUN, "tool": NAME, "arguments": {…}}
          → {"accepted": true}, or {"accepted": false, "reason": …}
          answered when the runtime has taken the command, and before its end.
@@ -32,13 +34,14 @@ from typing import IO, Any, Final
 import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
+from pydantic import TypeAdapter, ValidationError
 
 from driver.conformance import world
 from driver.conformance.errors import AdapterEnded, AdapterGarbled, AdapterSilent
 from driver.conformance.verdict import Outcome
 
-PATIENCE_S: Final = 60.0
-"""For the answer to `start` and `deliver`: a machine may be busy."""
+PATIENCE_S: Final = 30.0
+"""For an answer, beyond what the verb itself waits for: a machine may be busy."""
 WORLD: Final = str(Path(world.__file__).resolve())
 LINE_MAX: Final = 1_048_576
 TAIL_MAX: Final = 2_000
@@ -47,9 +50,9 @@ DEADLINE_S: Final = 2.0
 """That every call is given: under `world.LATE_S`."""
 
 TOOLS: Final[Mapping[str, Mapping[str, object]]] = {
-    "charge": {"effect": "write", "idempotent": False},
-    "charge_once": {"effect": "write", "idempotent": True},
-    "find_charge": {"effect": "read", "idempotent": True},
+    "charge": {"effect": "write", "idempotent": False, "search": world.SEARCH},
+    "charge_once": {"effect": "write", "idempotent": True, "search": world.SEARCH},
+    world.SEARCH: {"effect": "read", "idempotent": True},
 }
 """What the subject is told of the world's tools; it does with it what it can."""
 
@@ -62,6 +65,11 @@ class About:
 
     runtime: str
     version: str
+    parts: dict[str, str] = field(default_factory=dict[str, str])
+    """What it is made of, with versions."""
+
+
+_ABOUT: Final = TypeAdapter(About)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,12 +87,21 @@ class Subject:
         argv = [sys.executable, "-I", "-S", WORLD, str(folder)]
         asked = {"state": str(state), "deadline_s": DEADLINE_S, "server": {"argv": argv}, "tools": TOOLS}
         said = await self._ask("start", asked, PATIENCE_S)
-        self.about = About(runtime=str(said.get("runtime")), version=str(said.get("version")))
+        self.about = _about(said)
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process has not ended."""
+        return self.process.returncode is None
 
     async def deliver(self, command_id: str, item: str, tool: str = "charge", run_id: str = "run-1") -> bool:
         """Give a command, and return whether it was taken."""
         asked = {"command_id": command_id, "run_id": run_id, "tool": tool, "arguments": {"item": item}}
-        return bool((await self._ask("deliver", asked, PATIENCE_S)).get("accepted"))
+        said = await self._ask("deliver", asked, PATIENCE_S)
+        accepted = said.get("accepted")
+        if not isinstance(accepted, bool):
+            raise AdapterGarbled("deliver", json.dumps(said), "`accepted` is neither true nor false")
+        return accepted
 
     async def outcome(self, command_id: str, seconds: float) -> Outcome:
         """Return what a caller is told of a command, at its end or after `seconds`."""
@@ -125,6 +142,13 @@ class Subject:
         size = self._said.seek(0, os.SEEK_END)
         self._said.seek(max(0, size - TAIL_MAX))
         return self._said.read().decode(errors="replace").strip()
+
+
+def _about(said: Json) -> About:
+    try:
+        return _ABOUT.validate_python(said)
+    except ValidationError as error:
+        raise AdapterGarbled("start", json.dumps(said), f"it does not say what it is: {error}") from None
 
 
 def _answer(verb: str, line: bytes) -> Json:

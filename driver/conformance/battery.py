@@ -1,131 +1,118 @@
 """All cases against one adapter, and the certificate.
 
-Part of `driver.conformance`. Before the subject, the battery judges two clients of its own: one that is known
-to be good, and one that is known to be bad in ways that it must find. Where it does not, it says nothing of
-anybody else.
+Part of `driver.conformance`. Before the subject, the battery judges clients of its own: one that is known to
+be good, one that makes every mistake that a case is about, and one that does nothing. Where it does not see
+each for what it is, it says nothing of anybody else.
 """
 
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 from typing import Final
 
-from pydantic import JsonValue
+import anyio
 
 from driver.conformance.adapter import About
 from driver.conformance.cases import CASES, Found, Stage, play
-from driver.conformance.errors import SelfCheckFailed
+from driver.conformance.certificate import Certificate, Judged, certificate, judged
+from driver.conformance.errors import ConformanceError, SelfCheckFailed
 from driver.conformance.ledger import World
 from driver.conformance.verdict import Harm
 
-REVISION: Final = 1
-"""Of the battery: a certificate names it, since other cases would be another examination."""
-ADAPTERS: Final = ("effectd", "in-memory")
+ADAPTERS: Final = ("effectd", "in-memory", "langgraph", "pydantic-ai")
 """Those that come with effectd, by the name that the command line knows."""
 GOOD: Final = "careful"
-BAD: Final = "reckless"
-MUST_FIND: Final[Mapping[str, Harm]] = MappingProxyType(
+MUST_FIND: Final[Mapping[str, Mapping[str, Harm]]] = MappingProxyType(
     {
-        "timeout-after-commit": Harm.DUPLICATE,
-        "error-after-commit": Harm.FALSE_FAILURE,
-        "kill-after-effect": Harm.DUPLICATE,
-        "restart-with-redelivery": Harm.DUPLICATE,
-        "key-stability": Harm.UNSTABLE_KEY,
-        "conflict-on-changed-arguments": Harm.CONFLICT_IGNORED,
+        "reckless": MappingProxyType(
+            {
+                "timeout-after-commit": Harm.DUPLICATE,
+                "error-after-commit": Harm.FALSE_FAILURE,
+                "duplicate-answer": Harm.FALSE_SUCCESS,
+                "slow-answer": Harm.DUPLICATE,
+                "unavailable-verification": Harm.FALSE_FAILURE,
+                "declared-safe": Harm.UNSTABLE_KEY,
+                "key-stability": Harm.DUPLICATE,
+                "key-distinctness": Harm.SHARED_KEY,
+                "kill-after-effect": Harm.DUPLICATE,
+                "kill-after-effect-declared-safe": Harm.UNSTABLE_KEY,
+                "restart-with-redelivery": Harm.DUPLICATE,
+                "redelivery-while-running": Harm.DUPLICATE,
+                "conflict-on-changed-arguments": Harm.CONFLICT_IGNORED,
+            }
+        ),
+        "idle": MappingProxyType({"honest": Harm.LOST_EFFECT}),
     }
 )
-"""What the bad client does, which the battery must see."""
+"""What the battery must see in each of its bad clients: between them, a harm in every case."""
+WATCH_S: Final = 5.0
+"""How often somebody who waits is told that a case still runs."""
 
-Told = Callable[["Judged"], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """One case, and what came of it."""
-
-    case: str
-    found: Found
-    seconds: float
-
-    @property
-    def verdict(self) -> str:
-        """`failed`, `not_exercised` where the subject never did what the case is about, else `passed`."""
-        if self.found.harms:
-            return "failed"
-        return "passed" if self.found.exercised else "not_exercised"
+Told = Callable[[Judged], None]
+Watch = Callable[[str, str, float], None]
+"""Is told the adapter, the case that runs, and for how many seconds: as it begins, and every `WATCH_S`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """What can be said of a subject."""
-
-    adapter: str
-    about: About
-    at: datetime
-    judged: tuple[Judged, ...]
-
-    @property
-    def conforms(self) -> bool:
-        """Whether no case failed."""
-        return all(not one.found.harms for one in self.judged)
-
-    def as_json(self) -> dict[str, JsonValue]:
-        """Return it for machines; times are UTC, durations in seconds."""
-        verdicts = [one.verdict for one in self.judged]
-        return {
-            "battery": "effectd conformance",
-            "revision": REVISION,
-            "adapter": self.adapter,
-            "runtime": self.about.runtime,
-            "version": self.about.version,
-            "at": self.at.isoformat(timespec="seconds"),
-            "conforms": self.conforms,
-            "passed": verdicts.count("passed"),
-            "failed": verdicts.count("failed"),
-            "not_exercised": verdicts.count("not_exercised"),
-            "cases": [
-                {
-                    "case": one.case,
-                    "verdict": one.verdict,
-                    "harms": [str(harm) for harm in sorted(one.found.harms)],
-                    "told": str(one.found.told),
-                    "effects": one.found.effects,
-                    "calls": one.found.calls,
-                    "seconds": round(one.seconds, 2),
-                }
-                for one in self.judged
-            ],
-        }
+def _unheard(*_: object) -> None:
+    """Tell nobody."""
 
 
-def built_in(name: str) -> tuple[str, ...]:
-    """Return the command of an adapter that comes with effectd."""
-    return (sys.executable, "-m", f"driver.conformance.adapters.{name.replace('-', '_')}")
+def built_in(name: str, python: str = sys.executable) -> tuple[str, ...]:
+    """Return the command of an adapter that comes with effectd, run by the interpreter `python`."""
+    return (python, "-m", f"driver.conformance.adapters.{name.replace('-', '_')}")
 
 
 async def examine(
-    adapter: str, argv: Sequence[str], *, cases: Collection[str] = (), told: Told = lambda _: None
+    adapter: str,
+    argv: Sequence[str],
+    *,
+    cases: Collection[str] = (),
+    told: Told = _unheard,
+    watch: Watch = _unheard,
+    self_checked: bool = False,
 ) -> Certificate:
     """Play cases, all where none is named, against an adapter; `told` gets each as it ends.
 
-    Takes about a minute. Raises `ConformanceError` where the adapter does not keep to the three verbs.
-    Cancelled, it leaves no process and no file.
+    Takes about a minute, and at most `cases.CASE_S` a case. Raises `ConformanceError` where the adapter does
+    not keep to the three verbs. Cancelled, it leaves no process and no file.
     """
     met: list[About] = []
-    judged: list[Judged] = []
+    done: list[Judged] = []
     for name in cases or CASES:
         began = monotonic()
         async with _stage(argv, met) as stage:
+            found = await _played(stage, name, partial(watch, adapter, name))
+        done.append(judged(name, found, monotonic() - began))
+        told(done[-1])
+    return certificate(adapter, met[-1], done, self_checked=self_checked)
+
+
+async def _played(stage: Stage, name: str, watch: Callable[[float], None]) -> Found:
+    """Play one case, and tell `watch` that it runs."""
+    found: Found | ConformanceError | None = None
+
+    async def tick() -> None:
+        began = monotonic()
+        while True:
+            watch(monotonic() - began)
+            await anyio.sleep(WATCH_S)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        try:
             found = await play(CASES[name], stage)
-        judged.append(Judged(case=name, found=found, seconds=monotonic() - began))
-        told(judged[-1])
-    return Certificate(adapter=adapter, about=met[-1], at=datetime.now(UTC), judged=tuple(judged))
+        except ConformanceError as error:  # not in a group of errors, which it would leave the task group in
+            found = error
+        tasks.cancel_scope.cancel()
+    if isinstance(found, ConformanceError):
+        raise found
+    assert found is not None, "a case ends with what it found, or with an error"
+    return found
 
 
 @asynccontextmanager
@@ -140,19 +127,24 @@ async def _stage(argv: Sequence[str], met: list[About]) -> AsyncGenerator[Stage]
         yield Stage(argv=argv, world=made, state=state, met=met)
 
 
-async def self_check(told: Told = lambda _: None) -> None:
-    """Judge the two clients of the battery's own. Raises `SelfCheckFailed` where one is judged wrongly."""
-    good = await examine(GOOD, built_in(GOOD), told=told)
-    bad = await examine(BAD, built_in(BAD), cases=tuple(MUST_FIND), told=told)
-    wrong = [
-        f"the good client fails {one.case} ({', '.join(sorted(one.found.harms))})"
-        for one in good.judged
-        if one.found.harms
-    ]
-    wrong += [
-        f"the bad client passes {one.case}, or fails it for something other than {MUST_FIND[one.case]}"
-        for one in bad.judged
-        if MUST_FIND[one.case] not in one.found.harms
-    ]
+async def self_check(watch: Watch = _unheard) -> None:
+    """Judge the battery's own clients. Raises `SelfCheckFailed` where one is judged wrongly.
+
+    The good client must pass every case: one that it does not exercise would prove nothing of anybody.
+    """
+    good = await examine(GOOD, built_in(GOOD), watch=watch)
+    wrong = [_wrong(GOOD, one, "it must pass") for one in good.cases if one.verdict != "passed"]
+    for name, must in MUST_FIND.items():
+        bad = await examine(name, built_in(name), cases=tuple(must), watch=watch)
+        wrong += [
+            _wrong(name, one, f"it must show {must[one.case]}")
+            for one in bad.cases
+            if must[one.case] not in one.harms
+        ]
     if wrong:
         raise SelfCheckFailed(wrong)
+
+
+def _wrong(client: str, one: Judged, must: str) -> str:
+    shown = ", ".join(one.harms) or "no harm"
+    return f"the {client} client in {one.case}: {one.verdict} with {shown}, and {must}"

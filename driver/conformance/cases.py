@@ -2,27 +2,37 @@
 
 Part of `driver.conformance`. A case is a function that gets a `Stage` (a world of its own, and subjects on
 one state folder), and returns what it saw. `CASES` is the list, in the order in which they are told.
+
+Each case says of itself whether it was `exercised`, and takes that from what was seen, never from what it
+asked for: from the world's ledger, that the fault fired there, and from the subject, that it was in the
+middle of the call when it was killed or asked again. A case that was not exercised proves nothing.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+import anyio
+
 from driver.conformance.adapter import About, Subject, subject
-from driver.conformance.errors import AdapterEnded
+from driver.conformance.errors import AdapterEnded, AdapterSilent
 from driver.conformance.ledger import World
 from driver.conformance.verdict import Harm, Outcome, Seen, harms, key_harms
-from driver.conformance.world import LATE_S
+from driver.conformance.world import LATE_S, SEARCH
 
 END_S: Final = 20.0
 """How long a command may take to its end, its deadline of two seconds, retries and backoff included."""
-REACH_S: Final = 30.0
+REACH_S: Final = 20.0
 """How long a call may take to reach the world."""
+SEARCH_S: Final = 8.0
+"""How long is waited for a subject that looks, after silence, whether something happened."""
 SETTLE_S: Final = 1.0
-"""How long a further call is waited for, where there must be none."""
+"""How long a further call is waited for, where there must be none; and the noise of an answer that leaves."""
+CASE_S: Final = 120.0
+"""The end of every case, whatever the subject does: longer than all of its waits together."""
 ITEM: Final = "item-1"
 OTHER: Final = "item-2"
 
@@ -49,8 +59,23 @@ class Stage:
         """Wait for a command's end, and return what was told beside what happened to `ITEM`."""
         told = await alive.outcome(command_id, END_S)
         return Seen(
-            told=told, effects=self.world.effects(ITEM), answer=self.world.answer(ITEM), disturbed=disturbed
+            told=told,
+            effects=self.world.effects(ITEM),
+            answer=self.world.answer(ITEM),
+            looked=self.looked(ITEM),
+            disturbed=disturbed,
         )
+
+    def looked(self, item: str) -> bool:
+        """Whether the subject has asked the search for an item, and was told."""
+        return any(entry.way == "honest" and entry.said for entry in self.world.searches(item))
+
+    async def again(self, alive: Subject, tool: str = "charge", *, disturbed: bool = False) -> Seen:
+        """Deliver the command once more, and return what is told then, with every effect that follows."""
+        await alive.deliver("command-1", ITEM, tool)
+        seen = await self.seen(alive, disturbed=disturbed)
+        await self.still(len(self.keys))
+        return replace(seen, effects=self.world.effects(ITEM))
 
     async def still(self, count: int) -> None:
         """Give calls that must not come the time to come: beyond `count` of `ITEM`."""
@@ -70,14 +95,14 @@ class Found:
     told: Outcome
     effects: int
     calls: int
-    exercised: bool = True
-    """False where the subject never did what the case is about: it proves nothing then."""
+    exercised: bool
+    """False where what the case is about never happened: it proves nothing then."""
 
 
 Case = Callable[[Stage], Awaitable[Found]]
 
 
-def _found(stage: Stage, seen: Seen, more: frozenset[Harm] = frozenset(), *, exercised: bool = True) -> Found:
+def _found(stage: Stage, seen: Seen, more: frozenset[Harm] = frozenset(), *, exercised: bool) -> Found:
     return Found(
         harms=harms(seen) | more,
         told=seen.told,
@@ -87,30 +112,25 @@ def _found(stage: Stage, seen: Seen, more: frozenset[Harm] = frozenset(), *, exe
     )
 
 
-async def _once(stage: Stage, way: str, tool: str = "charge") -> Found:
+async def _running(alive: Subject) -> bool:
+    """Whether the subject lives, and has not told the command's end yet."""
+    return alive.lives and await alive.outcome("command-1", 0) is Outcome.RUNNING
+
+
+async def _once(stage: Stage, way: str) -> Found:
     """Play one command to its end, deliver it again, and look for a second effect."""
-    stage.world.goes(**{tool: way})
+    stage.world.goes(charge=way)
     async with stage.life() as alive:
-        await alive.deliver("command-1", ITEM, tool)
+        await alive.deliver("command-1", ITEM)
         await alive.outcome("command-1", END_S)
-        await alive.deliver("command-1", ITEM, tool)
-        seen = await stage.seen(alive)
-        await stage.still(len(stage.keys))
-        return _found(stage, _again(stage, seen))
-
-
-def _again(stage: Stage, seen: Seen) -> Seen:
-    """Return what was told, with the effects as they are now."""
-    return Seen(
-        told=seen.told, effects=stage.world.effects(ITEM), answer=seen.answer, disturbed=seen.disturbed
-    )
+        return _found(stage, await stage.again(alive), exercised=stage.world.went(ITEM, way))
 
 
 async def honest(stage: Stage) -> Found:
     """The tool works and answers: the caller is told so, and there is one effect."""
     found = await _once(stage, "honest")
     lost = frozenset({Harm.LOST_EFFECT}) if not found.effects else frozenset[Harm]()
-    return Found(harms=found.harms | lost, told=found.told, effects=found.effects, calls=found.calls)
+    return replace(found, harms=found.harms | lost)
 
 
 async def timeout_after_commit(stage: Stage) -> Found:
@@ -132,8 +152,14 @@ async def duplicate_answer(stage: Stage) -> Found:
         stage.world.goes(charge="silent")
         await alive.deliver("command-2", OTHER)
         other = await alive.outcome("command-2", END_S)
-        stolen = other is Outcome.SUCCEEDED
-        return _found(stage, seen, frozenset({Harm.FALSE_SUCCESS}) if stolen else frozenset())
+        twice = await stage.world.until(lambda world: world.went(ITEM, "twice", said=2), SETTLE_S)
+        stolen = other is Outcome.SUCCEEDED and not stage.looked(OTHER)
+        return _found(
+            stage,
+            seen,
+            frozenset({Harm.FALSE_SUCCESS}) if stolen else frozenset(),
+            exercised=twice and stage.world.went(OTHER, "silent"),
+        )
 
 
 async def slow_answer(stage: Stage) -> Found:
@@ -142,41 +168,45 @@ async def slow_answer(stage: Stage) -> Found:
     async with stage.life() as alive:
         await alive.deliver("command-1", ITEM)
         first = await stage.seen(alive)
-        await stage.still(len(stage.keys))
-        await stage.world.until(lambda _: False, LATE_S)
-        await alive.deliver("command-1", ITEM)
-        seen = await stage.seen(alive)
-        await stage.still(len(stage.keys))
-        return _found(stage, _again(stage, seen), harms(first))
+        came = await stage.world.until(lambda world: world.went(ITEM, "late", said=1), LATE_S + SETTLE_S)
+        return _found(stage, await stage.again(alive), harms(first), exercised=came)
 
 
 async def unavailable_verification(stage: Stage) -> Found:
     """No answer, and the search that could tell is down: what cannot be looked up is not absent."""
-    stage.world.goes(charge="silent", find_charge="error")
-    return await _once(stage, "silent")
+    stage.world.goes(charge="silent", **{SEARCH: "error"})
+    async with stage.life() as alive:
+        await alive.deliver("command-1", ITEM)
+        first = await stage.seen(alive)
+        asked = await stage.world.until(
+            lambda world: any(entry.way == "error" and entry.said for entry in world.searches(ITEM)), SEARCH_S
+        )
+        return _found(
+            stage,
+            await stage.again(alive),
+            harms(first),
+            exercised=asked and stage.world.went(ITEM, "silent"),
+        )
 
 
 async def declared_safe(stage: Stage) -> Found:
     """A tool that deduplicates dies before its effect: another attempt is welcome, with the same key."""
-    stage.world.goes(charge_once="first-dies-before")
-    return await _keyed(stage)
+    return await _keyed(stage, "dies-before")
 
 
 async def key_stability(stage: Stage) -> Found:
-    """The same tool dies after its effect: whoever tries again without the same key does it twice."""
-    stage.world.goes(charge_once="first-dies-after")
-    return await _keyed(stage)
+    """The same tool has its effect, and never answers: who tries again without the same key does it twice."""
+    return await _keyed(stage, "silent")
 
 
-async def _keyed(stage: Stage) -> Found:
+async def _keyed(stage: Stage, way: str) -> Found:
+    stage.world.goes(charge_once=f"first-{way}")
     async with stage.life() as alive:
         await alive.deliver("command-1", ITEM, "charge_once")
         await alive.outcome("command-1", END_S)
-        await alive.deliver("command-1", ITEM, "charge_once")
-        seen = await stage.seen(alive)
-        await stage.still(len(stage.keys))
-        keys = stage.keys
-        return _found(stage, _again(stage, seen), key_harms(keys), exercised=len(keys) > 1)
+        seen = await stage.again(alive, "charge_once")
+        tried = stage.world.went(ITEM, way) and len(stage.keys) > 1
+        return _found(stage, seen, key_harms(stage.keys), exercised=tried)
 
 
 async def key_distinctness(stage: Stage) -> Found:
@@ -190,35 +220,36 @@ async def key_distinctness(stage: Stage) -> Found:
         shared = bool({*stage.keys} & {*theirs} - {None})
         more = {Harm.SHARED_KEY} if shared else set[Harm]()
         more |= {Harm.LOST_EFFECT} if other is Outcome.SUCCEEDED and not stage.world.effects(OTHER) else set()
-        keyed = None not in stage.keys and None not in theirs
+        keyed = all((stage.keys, theirs, *stage.keys, *theirs))
         return _found(stage, seen, frozenset(more), exercised=keyed)
 
 
 async def kill_after_effect(stage: Stage) -> Found:
     """The runtime is killed between the effect and its answer, and asked again after its restart."""
-    stage.world.goes(charge="silent")
     return await _killed(stage, "charge")
 
 
 async def kill_after_effect_declared_safe(stage: Stage) -> Found:
     """The same, of a tool that deduplicates: another attempt needs the key that the dead process used."""
-    stage.world.goes(charge_once="first-dies-after")
-    return await _killed(stage, "charge_once")
+    found = await _killed(stage, "charge_once")
+    return replace(
+        found,
+        harms=found.harms | key_harms(stage.keys),
+        exercised=found.exercised and len(stage.keys) > 1,
+    )
 
 
 async def _killed(stage: Stage, tool: str) -> Found:
+    stage.world.goes(**{tool: "silent"})
     async with stage.life() as alive:
         await alive.deliver("command-1", ITEM, tool)
         if not await stage.world.until(lambda world: bool(world.entries(ITEM)), REACH_S):
-            return _found(stage, await stage.seen(alive), frozenset({Harm.LOST_EFFECT}))
+            seen = await stage.seen(alive)
+            return _found(stage, seen, frozenset({Harm.LOST_EFFECT}), exercised=False)
+        amid = await _running(alive)
     stage.world.goes(**{tool: "honest"})
     async with stage.life() as alive:
-        await alive.deliver("command-1", ITEM, tool)
-        seen = await stage.seen(alive, disturbed=True)
-        await stage.still(len(stage.keys))
-        return _found(
-            stage, _again(stage, seen), key_harms(stage.keys) if tool == "charge_once" else frozenset()
-        )
+        return _found(stage, await stage.again(alive, tool, disturbed=True), exercised=amid)
 
 
 async def restart_with_redelivery(stage: Stage) -> Found:
@@ -226,11 +257,9 @@ async def restart_with_redelivery(stage: Stage) -> Found:
     async with stage.life() as alive:
         await alive.deliver("command-1", ITEM)
         first = await stage.seen(alive)
+        ended = alive.lives and first.told is Outcome.SUCCEEDED
     async with stage.life() as alive:
-        await alive.deliver("command-1", ITEM)
-        seen = await stage.seen(alive)
-        await stage.still(len(stage.keys))
-        return _found(stage, _again(stage, seen), harms(first))
+        return _found(stage, await stage.again(alive), harms(first), exercised=ended)
 
 
 async def redelivery_while_running(stage: Stage) -> Found:
@@ -238,11 +267,12 @@ async def redelivery_while_running(stage: Stage) -> Found:
     stage.world.goes(charge="silent")
     async with stage.life() as alive:
         await alive.deliver("command-1", ITEM)
-        await stage.world.until(lambda world: bool(world.entries(ITEM)), REACH_S)
+        reached = await stage.world.until(lambda world: world.went(ITEM, "silent"), REACH_S)
         await alive.deliver("command-1", ITEM)
+        amid = reached and await _running(alive)
         seen = await stage.seen(alive)
         await stage.still(len(stage.keys))
-        return _found(stage, _again(stage, seen))
+        return _found(stage, replace(seen, effects=stage.world.effects(ITEM)), exercised=amid)
 
 
 async def conflict_on_changed_arguments(stage: Stage) -> Found:
@@ -251,20 +281,25 @@ async def conflict_on_changed_arguments(stage: Stage) -> Found:
         await alive.deliver("command-1", ITEM)
         seen = await stage.seen(alive)
         taken = await alive.deliver("command-1", OTHER)
-        await stage.world.until(lambda world: bool(world.entries(OTHER)), SETTLE_S)
-        executed = bool(stage.world.effects(OTHER))
-        return _found(stage, seen, frozenset({Harm.CONFLICT_IGNORED}) if taken or executed else frozenset())
+        executed = await stage.world.until(lambda world: bool(world.entries(OTHER)), SETTLE_S)
+        ignored = frozenset({Harm.CONFLICT_IGNORED}) if taken or executed else frozenset[Harm]()
+        return _found(stage, seen, ignored, exercised=stage.world.went(ITEM, "honest"))
 
 
 async def play(case: Case, stage: Stage) -> Found:
-    """Play a case. A subject that ends by itself is a lost command, and no error of the battery."""
+    """Play a case. A subject that ends by itself, or hangs, is judged: that is no error of the battery.
+
+    Raises what `start` raises where not even that has ever worked.
+    """
     try:
-        return await case(stage)
-    except AdapterEnded:
+        with anyio.fail_after(CASE_S):
+            return await case(stage)
+    except (AdapterEnded, AdapterSilent, TimeoutError) as error:
         if not stage.met:
             raise
-        seen = Seen(told=Outcome.UNHEARD, effects=stage.world.effects(ITEM), answer=stage.world.answer(ITEM))
-        return _found(stage, seen)
+        told = Outcome.UNHEARD if isinstance(error, AdapterEnded) else Outcome.RUNNING
+        seen = Seen(told=told, effects=stage.world.effects(ITEM), answer=stage.world.answer(ITEM))
+        return _found(stage, seen, exercised=False)
 
 
 CASES: Final[Mapping[str, Case]] = MappingProxyType(

@@ -5,14 +5,14 @@ Part of `driver.conformance`; imports its world for the ledger's place.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
 import anyio
 
 from driver.conformance.verdict import Answer
-from driver.conformance.world import SCRIPT, entries_of
+from driver.conformance.world import SCRIPT, SEARCH, entries_of
 
 POLL_S: Final = 0.02
 """Seconds between two looks at a file that another process writes."""
@@ -25,8 +25,15 @@ class Entry:
     tool: str
     item: str | None
     key: str | None
+    way: str
+    """How it went: see `world`, without the `first-`."""
     effect: bool
     answer: str
+    said: int
+    """How many answers have left."""
+
+
+_FIELDS: Final = tuple(one.name for one in fields(Entry))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +51,12 @@ class World:
         draft.rename(self.folder / SCRIPT)
 
     def entries(self, item: str) -> list[Entry]:
-        """Return the calls for one item, oldest first."""
-        return [
-            Entry(**{name: entry[name] for name in ("tool", "item", "key", "effect", "answer")})
-            for entry in entries_of(self.folder)
-            if entry["item"] == item
-        ]
+        """Return the writes for one item, oldest first."""
+        return [entry for entry in self._calls(item) if entry.tool != SEARCH]
+
+    def searches(self, item: str) -> list[Entry]:
+        """Return the reads that asked for one item, oldest first."""
+        return [entry for entry in self._calls(item) if entry.tool == SEARCH]
 
     def effects(self, item: str) -> int:
         """Return how many effects there were for one item."""
@@ -59,6 +66,17 @@ class World:
         """Return the best that the world said in time to any call for the item."""
         said = {entry.answer for entry in self.entries(item)}
         return Answer.SUCCESS if "success" in said else Answer.ERROR if "error" in said else Answer.NONE
+
+    def went(self, item: str, way: str, *, said: int = 0) -> bool:
+        """Return whether a write for the item went this way, and that many answers left for it."""
+        return any(entry.way == way and entry.said >= said for entry in self.entries(item))
+
+    def _calls(self, item: str) -> list[Entry]:
+        return [
+            Entry(**{name: entry[name] for name in _FIELDS})
+            for entry in entries_of(self.folder)
+            if entry["item"] == item
+        ]
 
     async def until(self, happened: Callable[["World"], bool], seconds: float) -> bool:
         """Return whether something has happened in the world, as soon as it has, or after `seconds`."""

@@ -59,7 +59,7 @@ class Harm(StrEnum):
 MEANING: Final = {
     Harm.DUPLICATE: "one command had more than one effect",
     Harm.FALSE_FAILURE: "an effect occurred, and the caller was told that it failed, or was never executed",
-    Harm.FALSE_SUCCESS: "the caller was told that it succeeded, and the tool never said so",
+    Harm.FALSE_SUCCESS: "the caller was told that it succeeded, and neither the tool nor its search said so",
     Harm.HANG: "the caller was never told anything",
     Harm.LOST_ANSWER: "the tool had answered in time, and the caller was not told what",
     Harm.LOST_COMMAND: "a command that was taken is not known any more",
@@ -79,6 +79,8 @@ class Seen:
     """What the caller was told last."""
     effects: int
     answer: Answer
+    looked: bool = False
+    """Whether the subject has asked the search what became of it, and was told."""
     disturbed: bool = False
     """Whether the subject was killed before it could tell: what it had heard may be lost then."""
 
@@ -94,7 +96,8 @@ def harms(seen: Seen) -> frozenset[Harm]:
         found.add(Harm.LOST_COMMAND)
     if seen.effects and (seen.told is Outcome.NOT_EXECUTED or _calls_silence_failure(seen)):
         found.add(Harm.FALSE_FAILURE)
-    if seen.told is Outcome.SUCCEEDED and (not seen.effects or seen.answer is Answer.ERROR):
+    denied = seen.answer is Answer.ERROR and not seen.looked
+    if seen.told is Outcome.SUCCEEDED and (not seen.effects or denied):
         found.add(Harm.FALSE_SUCCESS)
     if seen.answer is Answer.SUCCESS and not seen.disturbed:
         found |= {Harm.LOST_ANSWER} if seen.told in (Outcome.UNKNOWN, Outcome.FAILED) else set()

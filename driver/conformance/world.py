@@ -2,9 +2,14 @@
 
 Run as `python -I -S world.py FOLDER`; it imports nothing but the standard library. How a call goes stands in
 FOLDER/script.json, `{"charge": "silent", …}`, read at each call; a tool that is not in it is honest. Every
-call is one line of FOLDER/ledger.jsonl, fsynced before anything is answered:
+call is one line of FOLDER/ledger.jsonl, fsynced before anything is answered, and every answer another one,
+when it has left:
 
-    {"tool": "charge", "item": "a", "key": "op_5d…", "effect": true, "answer": "none", "pid": 4711}
+    {"call": "5d…", "tool": "charge", "item": "a", "key": "op_1", "way": "twice", "effect": true,
+     "answer": "success"}
+    {"said": "5d…", "times": 2}
+
+So the ledger has each fault where it happened: what was only asked for is not in it.
 
 Tools:
 
@@ -22,7 +27,7 @@ error         the effect, then an answer that is an error
 twice         the effect, then the answer, two times
 late          the effect, and the answer after LATE_S
 first-dies-before   the process ends without an effect
-first-dies-after    the effect, and the process ends
+first-silent        the effect, and no answer, ever
 
 Ways of the read: honest, error.
 """
@@ -38,6 +43,7 @@ LATE_S = 4.0
 """Later than the deadline that the battery gives to every call."""
 SCRIPT = "script.json"
 LEDGER = "ledger.jsonl"
+SEARCH = "find_charge"
 KEY_ARGUMENT = "idempotency_key"
 KEY_SUFFIX = "idempotency-key"
 """How the name of the `_meta` member ends that carries a key, whatever its prefix."""
@@ -50,7 +56,7 @@ TOOLS: list[Json] = [
     {"name": "charge", "description": "Charge an item. Not idempotent.", "inputSchema": _ITEM},
     {"name": "charge_once", "description": "Charge an item, once for each key.", "inputSchema": _KEYED},
     {
-        "name": "find_charge",
+        "name": SEARCH,
         "description": "How many charges of an item there are.",
         "inputSchema": _ITEM,
         "annotations": {"readOnlyHint": True},
@@ -67,7 +73,7 @@ class World:
         self._writing = threading.Lock()
 
     def serve(self) -> None:
-        """Answer until standard input ends."""
+        """Answer until standard input ends; an answer that is on its way then is still written down."""
         for line in sys.stdin.buffer:
             message: Json = json.loads(line)
             method = message.get("method")
@@ -75,26 +81,27 @@ class World:
                 threading.Thread(target=self._call, args=(message,), daemon=True).start()
             elif method is not None and "id" in message:
                 self._control(method, message)
+        self._writing.acquire()
 
     def _control(self, method: str, message: Json) -> None:
         if method == "initialize":
             version = message["params"]["protocolVersion"]
             about: Json = {"name": "conformance-world", "version": "1"}
-            self._result(
+            self._send(
                 message, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
             )
         elif method == "tools/list":
-            self._result(message, {"tools": TOOLS})
+            self._send(message, {"tools": TOOLS})
         elif method == "ping":
-            self._result(message, {})
+            self._send(message, {})
         else:
-            self._send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+            self._write({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
 
     def _call(self, message: Json) -> None:
         params: Json = message["params"]
         tool: str = params["name"]
         arguments: Json = params.get("arguments") or {}
-        if tool == "find_charge":
+        if tool == SEARCH:
             self._find(message, arguments)
             return
         entries = entries_of(self.folder)
@@ -108,49 +115,70 @@ class World:
             and key is not None
             and any(entry["key"] == key and entry["effect"] for entry in entries)
         )
-        effect = way != "dies-before" and not known
-        said = {"honest": "success", "twice": "success", "late": "late", "error": "error"}.get(way, "none")
-        self._enter(tool=tool, item=arguments.get("item"), key=key, effect=effect, answer=said)
-        if way.startswith("dies-"):
+        if way == "dies-before":
+            self._enter(tool, arguments, key=key, way=way, effect=False, answer="none")
             os._exit(1)
+        said = {"honest": "success", "twice": "success", "late": "late", "error": "error"}.get(way, "none")
+        call = self._enter(tool, arguments, key=key, way=way, effect=not known, answer=said)
         if way == "late":
             threading.Event().wait(LATE_S)
-        for _ in range({"silent": 0, "twice": 2}.get(way, 1)):
-            self._result(message, _text(f"charged {arguments.get('item')}", is_error=way == "error"))
+        text = _text(f"charged {arguments.get('item')}", is_error=way == "error")
+        self._send(message, text, call=call, times={"silent": 0, "twice": 2}.get(way, 1))
 
     def _find(self, message: Json, arguments: Json) -> None:
-        if self._way("find_charge") == "error":
-            self._result(message, _text("the search is not available", is_error=True))
-            return
+        way = self._way(SEARCH)
         item = arguments.get("item")
         count = sum(entry["effect"] and entry["item"] == item for entry in entries_of(self.folder))
-        self._result(message, {**_text(str(count)), "structuredContent": {"count": count}})
+        found = {**_text(str(count)), "structuredContent": {"count": count}}
+        failed = way == "error"
+        call = self._enter(
+            SEARCH, arguments, key=None, way=way, effect=False, answer="error" if failed else "success"
+        )
+        self._send(
+            message, _text("the search is not available", is_error=True) if failed else found, call=call
+        )
 
     def _way(self, tool: str) -> str:
         script: dict[str, str] = json.loads((self.folder / SCRIPT).read_text())
         return script.get(tool, "honest")
 
-    def _enter(self, **entry: object) -> None:
-        os.write(self.ledger, json.dumps({**entry, "pid": os.getpid()}).encode() + b"\n")
+    def _enter(self, tool: str, arguments: Json, **entry: object) -> str:
+        call = os.urandom(8).hex()
+        self._note({"call": call, "tool": tool, "item": arguments.get("item"), **entry})
+        return call
+
+    def _note(self, line: Json) -> None:
+        os.write(self.ledger, json.dumps(line).encode() + b"\n")
         os.fsync(self.ledger)
 
-    def _result(self, message: Json, result: Json) -> None:
-        self._send({"id": message["id"], "result": result})
+    def _send(self, message: Json, result: Json, *, call: str | None = None, times: int = 1) -> None:
+        """Write a result, `times` times at one go, and note that, where it is the answer to a call."""
+        if not times:
+            return
+        self._write({"id": message["id"], "result": result}, call=call, times=times)
 
-    def _send(self, message: Json) -> None:
+    def _write(self, message: Json, *, call: str | None = None, times: int = 1) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
         with self._writing:
-            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.write(line * times)
             sys.stdout.buffer.flush()
+            if call is not None:
+                self._note({"said": call, "times": times})
 
 
 def entries_of(folder: Path) -> list[Json]:
-    """Return the whole lines of the ledger in `folder`, oldest first; none where there is no ledger yet."""
+    """Return the calls in the ledger in `folder`, oldest first; `said` is how many answers left for each."""
     try:
         lines = (folder / LEDGER).read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in lines]
+    calls: dict[str, Json] = {}
+    for line in map(json.loads, lines):
+        if "call" in line:
+            calls[line["call"]] = {**line, "said": 0}
+        else:
+            calls[line["said"]]["said"] += line["times"]
+    return list(calls.values())
 
 
 def _key(meta: Json, arguments: Json) -> str | None:

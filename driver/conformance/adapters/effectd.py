@@ -1,16 +1,19 @@
 """effectd itself: the daemon and its reference plane, as they are installed.
 
 Part of `driver.conformance.adapters`; imports nothing else of ours. A command goes to the plane's HTTP API,
-and what the plane shows of it is what a caller is told: its state, `running` until there is a receipt. Both
-processes are killed together; the plane has its file, as the daemon has.
+and what the plane shows of it is what a caller is told: its state, `running` until there is a receipt, and of
+one that nobody answered, what became known of its effect. The search is declared as the probe of the writes.
+Both processes are killed together; the plane has its file, as the daemon has.
 """
 
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from http import HTTPStatus
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import anyio
@@ -23,6 +26,8 @@ EFFECTD: Final = (str(Path(sys.executable).with_name("effectd")),)
 """The command that stands beside the interpreter."""
 LISTENING: Final = "listening on "
 ENDS: Final = frozenset({"succeeded", "failed", "not_executed", "unknown", "refused"})
+FOUND_OUT: Final[Mapping[str, str]] = MappingProxyType({"occurred": "succeeded", "none": "not_executed"})
+"""What a caller is told of an operation that nobody answered, by what is known of its effect since."""
 PROVIDER: Final = "world"
 WAIT_MAX_S: Final = 60
 Json = dict[str, Any]
@@ -32,7 +37,8 @@ class Effectd:
     """The plane's HTTP API."""
 
     name = "effectd"
-    version = version("effectd")
+    version = metadata.version("effectd")
+    parts: Mapping[str, str] = MappingProxyType({"mcp": metadata.version("mcp")})
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
@@ -56,8 +62,9 @@ class Effectd:
         if answer.status_code == HTTPStatus.NOT_FOUND:
             return Told(outcome="unheard")
         shown: Json = answer.raise_for_status().json()
-        state: str = shown["state"]
-        return Told(outcome=state if state in ENDS else "running", detail=f"effect {shown['effect']}")
+        state, effect = str(shown["state"]), str(shown["effect"])
+        known = FOUND_OUT.get(effect, state) if state == "unknown" else state
+        return Told(outcome=known if known in ENDS else "running", detail=f"{state}, effect {effect}")
 
 
 def _start(setting: Setting) -> tuple[str, str]:
@@ -100,7 +107,7 @@ key = "meta"
 """
 
 
-def _contract(name: str, about: Json | Any, deadline_s: float) -> str:  # noqa: ANN401 - JSON has any shape
+def _contract(name: str, about: Mapping[str, Any], deadline_s: float) -> str:
     lines = [
         f"[providers.{PROVIDER}.tools.{name}]",
         f"execution_s = {deadline_s}",
@@ -108,6 +115,13 @@ def _contract(name: str, about: Json | Any, deadline_s: float) -> str:  # noqa: 
     ]
     if about["effect"] == "write" and about["idempotent"]:
         lines += ["idempotent = true", "dedupe_horizon_s = 3600", 'retry = "same-key"']
+    if "search" in about:
+        lines += [
+            f"[providers.{PROVIDER}.tools.{name}.probe]",
+            f'tool = "{about["search"]}"',
+            'arguments = { item = "=arguments.item" }',
+            'matches = "result.structuredContent.count"',
+        ]
     return "\n".join(lines)
 
 

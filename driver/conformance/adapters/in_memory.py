@@ -5,6 +5,9 @@ Part of `driver.conformance.adapters`. Nothing is written down, and nothing is t
 what the exception says that a caller gets. A known id is the same command, whatever its arguments.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import anyio
 from anyio.abc import TaskGroup
 
@@ -17,6 +20,7 @@ class InMemory:
 
     name = "in-memory driver"
     version = "1"
+    parts: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, setting: Setting, tasks: TaskGroup) -> None:
         self._deadline_s = setting.deadline_s

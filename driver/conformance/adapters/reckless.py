@@ -1,38 +1,62 @@
-"""The battery's own bad client: it forgets everything, tries everything three times, and is sure of itself.
+"""The battery's own bad client: every mistake that a case is about, made on purpose.
 
-Part of `driver.conformance.adapters`. Each try has another key; whatever is no answer is tried again, then
-called `not_executed`; so is an error. A known id with other arguments is executed.
+Part of `driver.conformance.adapters`. It forgets everything with its process, and a command until its end.
+Whatever is no answer is tried again, three times in all, with a key that no other attempt of the command has,
+and the attempts of other commands have as well. Then it asks the search, and what that does not show was
+`not_executed`; so is what the tool called an error. An answer is taken for the oldest call that waits,
+whichever it is to. A known id with other arguments is executed.
 """
 
-import uuid
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import anyio
 from anyio.abc import TaskGroup
 
-from driver.conformance.adapters.stdio import Client, Gone, ToolError
+from driver.conformance.adapters.stdio import Client, Gone, Json, ToolError
 from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve_with
 
 TRIES = 3
+
+
+class InOrder(Client):
+    """Takes an answer for the oldest call that waits, or for the next one: it never looks to which it is."""
+
+    def __init__(self, argv: Sequence[str], tasks: TaskGroup) -> None:
+        super().__init__(argv, tasks)
+        self._spare: list[Json] = []
+
+    def _take(self, message: Json) -> None:
+        waiting = [number for number, answered in self._waiting.items() if not answered.is_set()]
+        if waiting:
+            self._hand(min(waiting), message)
+        else:
+            self._spare.append(message)
+
+    async def _send(self, message: Json) -> None:
+        await super()._send(message)
+        if self._spare and "id" in message:
+            self._take(self._spare.pop(0))
 
 
 class Reckless:
     """The client."""
 
     name = "reckless client"
-    version = "1"
+    version = "2"
+    parts: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, setting: Setting, tasks: TaskGroup) -> None:
-        self._deadline_s = setting.deadline_s
-        self._client = Client(setting.server, tasks)
+        self._setting = setting
+        self._client = InOrder(setting.server, tasks)
         self._tasks = tasks
         self._ends = Ends()
-        self._known: set[tuple[str, str]] = set()
+        self._ended: set[tuple[str, str]] = set()
 
     async def deliver(self, command: Command) -> str | None:
-        """Begin it, unless its id is known with these arguments."""
-        known = (command.command_id, str(command.arguments))
-        if known not in self._known:
-            self._known.add(known)
+        """Begin it, unless one with its id and its arguments has ended."""
+        if (command.command_id, str(command.arguments)) not in self._ended:
             self._ends.begin(command.command_id)
             self._tasks.start_soon(self._run, command)
         return None
@@ -42,18 +66,25 @@ class Reckless:
         return await self._ends.outcome(command_id, wait_s)
 
     async def _run(self, command: Command) -> None:
-        told = Told(outcome="not_executed")
-        for _ in range(TRIES):
+        told = await self._tried(command)
+        self._ended.add((command.command_id, str(command.arguments)))
+        self._ends.end(command.command_id, told)
+
+    async def _tried(self, command: Command) -> Told:
+        call, deadline_s = self._client.call, self._setting.deadline_s
+        for attempt in range(TRIES):
             try:
-                await self._client.call(command.tool, command.arguments, self._deadline_s, str(uuid.uuid4()))
+                await call(command.tool, command.arguments, deadline_s, f"{os.getpid()}-{attempt}")
             except ToolError as error:
-                told = Told(outcome="not_executed", detail=repr(error))
-                break
+                return Told(outcome="not_executed", detail=repr(error))
             except (Gone, TimeoutError):
                 continue
-            told = Told(outcome="succeeded")
-            break
-        self._ends.end(command.command_id, told)
+            return Told(outcome="succeeded")
+        try:
+            found = await call(self._setting.tools[command.tool]["search"], command.arguments, deadline_s)
+        except (Gone, ToolError, TimeoutError) as error:
+            return Told(outcome="not_executed", detail=repr(error))
+        return Told(outcome="succeeded" if found["structuredContent"]["count"] else "not_executed")
 
 
 if __name__ == "__main__":

@@ -87,15 +87,21 @@ class Client:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise Gone from error
 
+    def _take(self, message: Json) -> None:
+        """Give a message to the call that it answers; the second answer to a call is nobody's."""
+        if message.get("id") in self._waiting:
+            self._hand(message["id"], message)
+
+    def _hand(self, number: int, message: Json) -> None:
+        self._answers[number] = message
+        self._waiting[number].set()
+
     async def _read(self, process: Process) -> None:
         assert process.stdout is not None, "its output is a pipe"
         lines = BufferedByteReceiveStream(process.stdout)
         try:
             while True:
-                message: Json = json.loads(await lines.receive_until(b"\n", LINE_MAX))
-                if message.get("id") in self._waiting:
-                    self._answers[message["id"]] = message
-                    self._waiting[message["id"]].set()
+                self._take(json.loads(await lines.receive_until(b"\n", LINE_MAX)))
         except (
             anyio.EndOfStream,
             anyio.IncompleteRead,

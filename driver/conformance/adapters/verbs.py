@@ -28,7 +28,8 @@ class Setting:
     server: tuple[str, ...]
     """The command of the MCP server."""
     tools: Mapping[str, Mapping[str, Any]]
-    """By name: `effect` ("read" or "write"), and `idempotent`, whether it deduplicates by key."""
+    """By name: `effect` ("read" or "write"), `idempotent`, whether it deduplicates by key, and of a write
+    `search`, the read that shows how many effects there are of the same arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ class Runtime(Protocol):
 
     name: str
     version: str
+    parts: Mapping[str, str]
+    """What else it is made of, with versions."""
 
     async def deliver(self, command: Command) -> str | None:
         """Take a command; return None, or why it is not taken."""
@@ -74,7 +77,7 @@ async def serve(start: Start) -> None:
         asked: Json = json.loads(line)
         if asked["verb"] == "start":
             runtime = await start(_setting(asked))
-            _say({"runtime": runtime.name, "version": runtime.version})
+            _say({"runtime": runtime.name, "version": runtime.version, "parts": dict(runtime.parts)})
             continue
         assert runtime is not None, "the battery starts before it asks"
         if asked["verb"] == "deliver":
