@@ -12,9 +12,10 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from store.durable import write_durably
 from store.errors import BackupNotAlone, IdentityMissing, JournalDamaged
 from store.files import FIRST
-from store.folder import check_file, write_durably
+from store.folder import check_file
 from store.head import read_head, row_digest
 from store.identity import Identity, write_identity
 from store.inspection import looking

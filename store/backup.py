@@ -32,9 +32,10 @@ from uuid import uuid4
 from store import files
 from store.connection import configure, uri
 from store.creation import new_file
+from store.durable import sync_folder
 from store.errors import BackupDamaged, BackupEmpty, BackupExists, BackupUnwritable, StoreError
 from store.findings import Progress
-from store.folder import entered, sync_folder
+from store.folder import entered
 from store.head import Ledger, read_head, row_digest, write_head
 from store.identity import read_identity
 from store.inspection import inspect

@@ -12,9 +12,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from store.connection import configure, prepare_new, uri
+from store.durable import sync_folder
 from store.errors import JournalFailed
 from store.files import FIRST, wal
-from store.folder import sync_folder
 from store.head import new_head, write_head
 from store.identity import Identity, write_identity
 from store.records import JournalId, Timestamp

@@ -1,7 +1,7 @@
 """The state folder: who may use it, on which file system it lies, and the lock of its owner.
 
-Part of `store`; imports its errors. Everything here blocks, and runs in a worker thread while the journal is
-opened.
+Part of `store`; imports its errors and `durable`. Everything here blocks, and runs in a worker thread while
+the journal is opened.
 
 The lock is `flock` on a file that is never deleted, opened without following links, and compared with its
 path after locking: so that neither a link, nor a folder that was replaced meanwhile, nor the close of some
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from store.durable import sync_folder
 from store.errors import FolderInsecure, FolderUnusable, JournalBusy, NetworkFileSystem
 from store.settings import JournalSettings
 
@@ -244,36 +245,3 @@ def file_system_of(path: Path) -> str:
         if target.is_relative_to(mounted) and len(mounted.parts) >= best:
             best, kind = len(mounted.parts), right.split()[0]
     return kind
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in the folder durable. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Replace the file at `path` as a whole: after this returns, it survives a power loss. Raises OSError."""
-    fresh = unwritten(path)
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "wb") as file:  # noqa: PTH123 - its flags are those of the descriptor
-        file.write(content)  # all of it, where `os.write` may take a part
-        file.flush()
-        os.fsync(descriptor)
-    fresh.rename(path)
-    sync_folder(path.parent)
-
-
-def unwritten(path: Path) -> Path:
-    """Return where the new content of the file at `path` stands until it is whole."""
-    return path.with_name(path.name + ".tmp")
-
-
-def unlink_durably(path: Path) -> None:
-    """Remove the file at `path`, if it is there, so that it stays removed. Raises OSError."""
-    path.unlink(missing_ok=True)
-    sync_folder(path.parent)

@@ -23,8 +23,8 @@ from typing import Final
 from store import files
 from store.connection import uri
 from store.creation import new_file
+from store.durable import sync_folder, unwritten
 from store.errors import JournalDamaged, JournalFailed, NoRoomForGeneration
-from store.folder import sync_folder, unwritten
 from store.identity import CURRENT, Identity, write_identity
 from store.inspection import looking
 

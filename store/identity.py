@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
+from store.durable import write_durably
 from store.errors import IdentityMissing, IdentityUnreadable
-from store.folder import check_file, write_durably
+from store.folder import check_file
 
 CURRENT: Final = "CURRENT"
 _FORMAT: Final = 1

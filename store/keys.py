@@ -12,8 +12,9 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from store.durable import write_durably
 from store.errors import DigestKeyMissing, DigestKeyWrong
-from store.folder import check_file, write_durably
+from store.folder import check_file
 from store.records import Digest
 
 KEY: Final = "digest.key"

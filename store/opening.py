@@ -17,8 +17,9 @@ from store.adoption import adopt, settle
 from store.batches import Batches
 from store.connection import JournalConnection, configure, connect
 from store.creation import create
+from store.durable import unlink_durably
 from store.errors import FolderUnusable, IdentityMissing, JournalDamaged
-from store.folder import Folder, entered, unlink_durably
+from store.folder import Folder, entered
 from store.head import read_head
 from store.identity import Identity, read_identity
 from store.inspection import inspect

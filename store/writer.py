@@ -21,9 +21,9 @@ from typing import Final
 from store import files
 from store.batches import OF_A_STATEMENT, Batches
 from store.connection import PAGE_BYTES
+from store.durable import unlink_durably, write_durably
 from store.erasure import Debt, debt, erase
 from store.errors import JournalFailed
-from store.folder import unlink_durably, write_durably
 from store.head import Head
 from store.records import StoredEvent
 from store.settings import JournalSettings

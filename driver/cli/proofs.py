@@ -1,11 +1,11 @@
 """Which probes have ever passed their self-test: a file in the state folder, and nothing of the journal's.
 
-Part of `driver.cli`; imports pydantic. A probe whose declaration has changed since is another one.
+Part of `driver.cli`; imports pydantic and `store.durable`. A probe whose declaration has changed since is
+another one.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 
 from driver.config.providers import ProbeTable
+from store.durable import write_durably
 
 FILE: Final = "probes.json"
-_MODE: Final = 0o600
 
 
 class Proof(BaseModel):
@@ -50,10 +50,4 @@ def read_proofs(state_dir: Path) -> Mapping[str, Proof]:
 
 def write_proofs(state_dir: Path, proofs: Mapping[str, Proof]) -> None:
     """Replace the file, whole or not at all. Raises OSError."""
-    new = state_dir / f"{FILE}.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, _MODE)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(_Proofs(dict(proofs)).model_dump_json(indent=2))
-        file.flush()
-        os.fsync(descriptor)
-    new.replace(state_dir / FILE)
+    write_durably(state_dir / FILE, _Proofs(dict(proofs)).model_dump_json(indent=2).encode())

@@ -1,7 +1,7 @@
 """The import: what an MCP client's configuration file says, as a configuration of effectd.
 
-May import `driver.config` and `driver.core`. All but `files` is pure: text, variables and tool lists in;
-text, values for files and problems out.
+May import `driver.config` and `driver.core`, and `files` what the store has to make a name durable. All but
+`files` is pure: text, variables and tool lists in; text, values for files and problems out.
 
 Theory of operation
 -------------------

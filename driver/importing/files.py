@@ -1,6 +1,6 @@
 """Reads a client's file, and writes a configuration with its secrets beside it.
 
-Part of `driver.importing`, and its only part that does I/O: imports its `errors`.
+Part of `driver.importing`, and its only part that does I/O: imports its `errors`, and `store.durable`.
 
 Each file is written whole under another name in its folder, with mode 0600, synced, and then given its name:
 there is no moment at which it is half there, or others may read it.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from driver.importing.errors import SourceUnreadable, TargetExists
+from store.durable import sync_folder
 
 SOURCE_BYTES_MAX: Final = 4_194_304
 """Some clients keep much beside their servers; nobody keeps this much."""
@@ -94,7 +95,7 @@ def write_private(path: Path, text: str, *, force: bool) -> None:
         raise TargetExists([path]) from None
     finally:
         draft.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync_folder(path.parent)
 
 
 def _private_folder(folder: Path) -> bool:
@@ -106,11 +107,3 @@ def _private_folder(folder: Path) -> bool:
         folder.chmod(0o700)
         return False
     return True
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

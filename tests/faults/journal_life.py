@@ -34,9 +34,9 @@ from anyio import to_thread
 
 from store.batches import Batches
 from store.connection import prepare_new
+from store.durable import write_durably
 from store.errors import StoreError
 from store.files import FIRST
-from store.folder import write_durably
 from store.identity import Identity, write_identity
 from store.journal import Journal, open_journal
 from store.keys import KEY

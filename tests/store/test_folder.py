@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import store.folder as folder  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
+from store.durable import write_durably
 from store.errors import FolderInsecure, FolderUnusable, JournalBusy, NetworkFileSystem
 from store.settings import JournalSettings
 
@@ -200,8 +201,8 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     """Content, mode and name change together; a leftover of an earlier try is no obstacle."""
     path = tmp_path / "CURRENT"
     path.with_name("CURRENT.tmp").write_text("half")
-    folder.write_durably(path, b"one")
-    folder.write_durably(path, b"two")
+    write_durably(path, b"one")
+    write_durably(path, b"two")
     assert path.read_bytes() == b"two"
     assert mode(path) == 0o600
     assert [item.name for item in tmp_path.iterdir()] == ["CURRENT"]

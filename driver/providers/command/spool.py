@@ -1,7 +1,7 @@
 """The spool: one folder for each attempt, from before its shim is started until its outcome is committed.
 
-Part of `driver.providers.command`; imports its `cgroup`, `errors` and `records`, and the store's
-values. Everything here blocks on the disk: call it in a worker thread.
+Part of `driver.providers.command`; imports its `cgroup`, `errors` and `records`, the store's values,
+and how it makes a name durable. Everything here blocks on the disk: call it in a worker thread.
 
     SPOOL/OPERATION/ATTEMPT/origin     when and where it was begun
                             control    a FIFO that the shim alone reads: it tells life, end and cancel
@@ -24,6 +24,7 @@ from typing import Final
 from driver.providers.command import cgroup
 from driver.providers.command.errors import AttemptExists
 from driver.providers.command.records import RECORD_BYTES_MAX, Ended, Origin, R, Started, parse
+from store.durable import sync_folder
 from store.records import OperationId
 
 _MODE: Final = 0o700
@@ -66,11 +67,7 @@ class Place:
         """
         for folder in (self.folder.parent, self.folder.parent.parent):
             with suppress(OSError):
-                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+                sync_folder(folder)
 
     def open_control(self) -> int | None:
         """Return a descriptor of the control, which turns readable when the shim is gone; None: it is.
