@@ -5,9 +5,8 @@ Part of `store`; imports its own modules. Runs in the owner's thread, within the
 SQLite frees a row all at once, and `secure_delete` overwrites every page of it: 32 MiB would be one long
 commit. So a payload that is longer than a piece stands in several rows. It is over as soon as its own row
 names no pieces any more; they are shreds then, which the commits that follow remove (`store.erasure`), from
-the last one on. A crash in between leaves fewer of them.
-
-What was recorded before there were pieces is one row, and goes as one.
+the last one on. A crash in between leaves fewer of them. What was recorded before there were pieces was cut
+when the file was migrated (`store.cutting`).
 """
 
 from collections.abc import Iterator

@@ -1,15 +1,19 @@
 """The journal's schema: numbered migrations, and the version that this program knows.
 
-Part of `store`; imports `store.errors`. Each file in `store/migrations/` is `NNNN_name.sql` and holds its own
+Part of `store`; imports `store.cutting`. Each file in `store/migrations/` is `NNNN_name.sql`, with its own
 `BEGIN IMMEDIATE … PRAGMA user_version … COMMIT`, because `executescript` commits whatever is open before it
 starts: a migration that fails or is killed leaves the version before it. `schema.sql` is what all of them
-together make.
+together make. Where content is to be changed row by row, a function does that before its script runs
+(`BEFORE`): in transactions of its own, and to be begun again wherever it was interrupted.
 """
 
 import sqlite3
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from importlib.resources import files
 from typing import Final
+
+from store.cutting import cut_long
 
 APPLICATION_ID: Final = 0x65666664
 """`effd`: stands in the file's header, and tells our file from any other SQLite database."""
@@ -27,6 +31,7 @@ def _migrations() -> tuple[tuple[int, str], ...]:
 MIGRATIONS: Final = _migrations()
 FIRST: Final = MIGRATIONS[0][0]
 VERSION: Final = MIGRATIONS[-1][0]
+BEFORE: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {8: cut_long}
 EXPECTED: Final = (files("store") / "schema.sql").read_text(encoding="utf-8")
 """What `describe` returns for a journal of this version."""
 
@@ -37,7 +42,7 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema to `VERSION`, each step in a transaction of its own.
+    """Bring the schema to `VERSION`, each step in transactions of its own.
 
     Raises sqlite3.Error, rolled back.
     """
@@ -46,6 +51,8 @@ def migrate(connection: sqlite3.Connection) -> None:
         if number <= present:
             continue
         try:
+            if number in BEFORE:
+                BEFORE[number](connection)
             connection.executescript(script)
         except sqlite3.Error:
             if connection.in_transaction:

@@ -23,6 +23,7 @@ from store.events import EVENT_TYPES, EventData
 from store.findings import Finding
 from store.keys import KEY
 from store.lifecycle import Effect
+from store.pieces import PIECE_BYTES
 from store.records import JournalId
 from store.rollback import begin_history
 from store.settings import JournalSettings
@@ -80,11 +81,39 @@ def content(path: Path, version: int) -> dict[str, list[tuple[object, ...]]]:
             for table in tables
         }
     with closing(sqlite3.connect(path)) as connection:
+        pieces = _pieces(connection)
+
+        def whole(seq: int, body: bytes | None) -> bytes | None:
+            return None if body is None else body + pieces.get(seq, b"")
+
+        connection.create_function("whole", 2, whole)
+        columns["payloads"] = columns["payloads"].replace("body", "whole(seq, body)")
         return {
             table: sorted(connection.execute(f"SELECT {names} FROM {table}").fetchall(), key=repr)
             for table, names in columns.items()
             if table != "journal"
         }
+
+
+def kept(rows: dict[str, list[tuple[object, ...]]]) -> dict[str, list[tuple[object, ...]]]:
+    """Without what commits remove by themselves, and with what payloads have in pieces."""
+    return {table: found for table, found in rows.items() if table not in {"pieces", "shreds"}}
+
+
+IN_PIECES: Final = 7
+"""The first version that keeps what is long in pieces."""
+
+
+def _pieces(connection: sqlite3.Connection) -> dict[int, bytes]:
+    """What follows on the body of each payload."""
+    if schema.version(connection) < IN_PIECES:
+        return {}
+    found: dict[int, bytes] = {}
+    for seq, body in connection.execute(
+        "SELECT p.seq, i.body FROM payloads AS p JOIN pieces AS i ON i.of = p.pieces ORDER BY i.n"
+    ):
+        found[seq] = found.get(seq, b"") + body
+    return found
 
 
 UNALLOWED: Final = (
@@ -130,12 +159,12 @@ async def test_a_journal_of_an_earlier_version_goes_on(
     opened: Open, settings: JournalSettings, clock: Clock, journal_file: Path, version: int
 ) -> None:
     """It has every row that it had, is sound, and takes what happens next to what happened before."""
-    before = await to_thread.run_sync(content, journal_file, version)
+    before = kept(await to_thread.run_sync(content, journal_file, version))
     async with opened() as journal:
         assert await verify_journal(journal, lambda _: None, deep=True) == wrong(version)
         assert await journal.read(lambda view: schema.version(view.ledger.connection)) == schema.VERSION
         assert (await journal.read(lambda view: view.deliveries(command_id(1))))[0].answer == "accepted"
-    assert await to_thread.run_sync(content, journal_file, version) == before
+    assert kept(await to_thread.run_sync(content, journal_file, version)) == before
     async with opened() as journal:
         await journal.transact(recording(accepted(50), started(50), succeeded(50)))
         await journal.transact(recording(reconciled(3, Effect.OCCURRED), late(3)))
@@ -147,6 +176,33 @@ async def test_a_journal_of_an_earlier_version_goes_on(
         assert operation.effect is Effect.OCCURRED
     found = await to_thread.run_sync(lambda: verify_file(settings, lambda _: None, now=clock(), deep=True))
     assert found == wrong(version)
+
+
+def test_what_is_long_stands_in_pieces_however_old_it_is(journal_file: Path) -> None:
+    """To remove it takes many short commits."""
+    migrate(journal_file, nothing)
+    with closing(sqlite3.connect(journal_file)) as connection:
+        (longest,) = connection.execute("SELECT max(length(body)) FROM payloads").fetchone()
+        assert longest <= PIECE_BYTES
+
+
+@pytest.mark.anyio
+async def test_a_very_long_payload_is_cut_and_reads_as_it_was(
+    opened: Open, settings: JournalSettings
+) -> None:
+    """Thirty megabytes in one row, as an earlier version kept them."""
+    await to_thread.run_sync(make, settings.state_dir, IN_PIECES - 1)
+    content = bytes(range(256)) * 120_000
+    file = settings.state_dir / "journal.db"
+
+    def lengthen() -> None:
+        with closing(sqlite3.connect(file)) as connection, connection:
+            (seq,) = connection.execute("SELECT seq FROM payloads WHERE length(body) > 65536").fetchone()
+            connection.execute("UPDATE payloads SET body = ? WHERE seq = ?", (content, seq))
+
+    await to_thread.run_sync(lengthen)
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.result(operation_id(8))) == content
 
 
 def described(version: int) -> str:
