@@ -221,10 +221,13 @@ class Batches(Ledger):
         if question in self._answers:
             return self._answers[question]
         answer = super().ask(name, *parameters)
+        self._remember(question, answer)
+        return answer
+
+    def _remember(self, question: tuple[object, ...], answer: Row | None) -> None:
         if len(self._answers) >= ANSWERS_MAX:
             self._answers.clear()
         self._answers[question] = answer
-        return answer
 
     def command(self, command_id: str) -> CommandRow | None:
         """Return a command as it is by now."""
@@ -232,10 +235,17 @@ class Batches(Ledger):
         if command_id in self._commands:
             found = self._commands[command_id]
         else:
-            found = self._commands[command_id] = super().command(command_id)
+            found = self._commands[command_id] = self._look_up(command_id)
         if found is None or (receipt := self._receipts.get(found.id)) is None:
             return found
         return _with_receipt(found, receipt)
+
+    def _look_up(self, command_id: str) -> CommandRow | None:
+        """Return a command as it stands in its table: most that are asked for are new, and nowhere."""
+        is_there, is_buried = super().look("whereabouts", {"command_id": command_id}).fetchone()
+        if not is_buried:
+            self._remember(("tombstone", command_id), None)
+        return super().command(command_id) if is_there else None
 
     def operation(self, operation_id: str) -> OperationRow | None:
         """Return an operation as it is by now."""
@@ -258,6 +268,11 @@ class Batches(Ledger):
         if found is None or (waiting := self._sums.get(found.id)) is None:
             return found
         return _summed(found, waiting[1])
+
+    def has_ended(self, run_id: str) -> bool:
+        """Whether a run was ended."""
+        found = self._run(run_id)
+        return found is not None and bool(found.ended)
 
     def _run(self, run_id: str) -> RunRow | None:
         self._look_around()

@@ -118,8 +118,7 @@ def conclusion(ledger: Ledger, operation_id: OperationId) -> Draft | None:
 
 def parents(ledger: Ledger, run: int, run_id: RunId) -> Iterator[OperationId]:
     """Yield the operations that a run serves, if it has ended and none of its calls is open."""
-    found = ledger.run(run_id)
-    if found is not None and found.ended and not _is_busy(ledger, run_id):
+    if ledger.has_ended(run_id) and not _is_busy(ledger, run_id):
         yield from dict.fromkeys(row[0] for row in ledger.execute("parents_of_ended_run", (run,)).fetchall())
 
 

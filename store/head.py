@@ -74,7 +74,11 @@ def row_digest(*values: str | int | None) -> str:
     SQLite's integrity_check does not see a flipped bit in a value.
     """
     # a damaged row may hold a value of any type
-    return hashlib.sha256(json.dumps(values, default=repr).encode("ascii")).hexdigest()[:32]
+    return hashlib.sha256(_encode(values).encode("ascii")).hexdigest()[:32]
+
+
+_encode: Final = json.JSONEncoder(default=repr).encode
+"""`json.dumps` would make an encoder each time."""
 
 
 def _row(head: Head) -> tuple[str | int | None, ...]:
@@ -213,6 +217,11 @@ class Ledger:
         """Return a run; None where no event names it."""
         row = self.look("run", (run_id,)).fetchone()
         return None if row is None else RunRow(*row)
+
+    def has_ended(self, run_id: str) -> bool:
+        """Whether a run was ended."""
+        found = self.run(run_id)
+        return found is not None and bool(found.ended)
 
     def has_alike(self, run: int, args_digest: Digest) -> bool:
         """Whether a run has, or had, a write with these arguments."""

@@ -203,8 +203,8 @@ def _judge_attempt(evidence: Sequence[Evidence]) -> Judgement:
     A person's or a model's `unknown` is a word too, and stands where nothing of at least its rank says more.
     """
     words = [e for e in evidence if e.effect is not Effect.UNKNOWN or e.source in _VERDICTS]
-    if not words:
-        return UNDECIDED
+    if len(words) <= 1:
+        return Judgement(words[0].effect, words[0].source) if words else UNDECIDED
     best = max(RANK[e.source] for e in words)
     strongest = [e for e in words if RANK[e.source] == best]
     if len(strongest) == 1 or best == RANK[Source.OPERATOR]:

@@ -13,9 +13,7 @@ started when it was given.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from functools import singledispatch
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from store.events import (
@@ -33,6 +31,7 @@ from store.events import (
     OperationUnknown,
 )
 from store.lifecycle import (
+    ENDED,
     MOVES,
     Effect,
     Evidence,
@@ -44,7 +43,6 @@ from store.lifecycle import (
     guards,
     is_erasable,
     is_listed,
-    is_settled,
     judge,
 )
 from store.records import (
@@ -54,10 +52,9 @@ from store.records import (
     OperationRecord,
     Origin,
     RunId,
-    StoredEvent,
     Timestamp,
 )
-from store.values import light
+from store.values import changed, light
 
 MOVING: Final = frozenset(kind for _, kind in MOVES)
 """The kinds of event that move the state of an operation; the others must only find one."""
@@ -87,23 +84,9 @@ class Fact:
     base: int = 0
     """What is added to a seq that `data` names: it counts from the beginning of its own history."""
 
-    @classmethod
-    def of(cls, event: StoredEvent, data: EventData, origin: Origin, base: int = 0) -> "Fact":
-        """Return the fact that a stored event stands for; its history began after the seq `base`."""
-        return cls(
-            seq=event.seq,
-            at=event.at,
-            data=data,
-            run_id=event.run_id,
-            command_id=event.command_id,
-            operation_id=event.operation_id,
-            origin=origin,
-            base=base,
-        )
-
 
 @light
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AttemptEnd:
     """How one attempt ended."""
 
@@ -170,80 +153,60 @@ def new_operation(fact: Fact, data: CommandAccepted) -> OperationRecord:
 
 def follow(operation: OperationRecord, fact: Fact) -> dict[str, Any]:
     """Return the members of the operation that the event sets. Raises `IllegalMove`."""
-    changes = _follow(fact.data, fact)
-    if fact.data.KIND in MOVING:
-        state = advance(operation.state, fact.data.KIND)
+    kind, changes = fact.data.KIND, _set_by(fact.data, fact)
+    if kind in MOVING:
+        state = advance(operation.state, kind)
         if state is not operation.state:
             changes["state"] = state
     return changes
 
 
-@singledispatch
-def _follow(data: EventData, fact: Fact) -> dict[str, Any]:
-    return {}
+def _set_by(data: EventData, fact: Fact) -> dict[str, Any]:
+    match data:
+        case OperationStarted():
+            return {
+                "attempt_count": data.attempt,
+                "started_seq": fact.seq,
+                "started_at": fact.at,
+                "deadline_at": data.deadline_at,
+                "ended_at": None,
+                "reason": None,
+                "error_means": None,
+            }
+        case OperationSucceeded():
+            return {"ended_at": fact.at, "result_seq": fact.seq, "receipt": data.receipt, "reason": None}
+        case OperationFailed():
+            return {
+                "ended_at": fact.at,
+                "result_seq": fact.seq,
+                "receipt": data.receipt,
+                "reason": data.reason,
+                "error_means": data.error_means,
+            }
+        case OperationNotExecuted():
+            return {"ended_at": fact.at, "reason": data.reason}
+        case OperationUnknown():
+            return {"ended_at": fact.at, "reason": data.reason, "receipt": data.receipt}
+        case _:
+            return _set_in_between(data, fact)
 
 
-@_follow.register
-def _(data: ApprovalRequested, fact: Fact) -> dict[str, Any]:
-    # it may have ended before, and somebody wants another attempt
-    return {"ended_at": None, "reason": None}
-
-
-@_follow.register
-def _(data: OperationStarted, fact: Fact) -> dict[str, Any]:
-    return {
-        "attempt_count": data.attempt,
-        "started_seq": fact.seq,
-        "started_at": fact.at,
-        "deadline_at": data.deadline_at,
-        "ended_at": None,
-        "reason": None,
-        "error_means": None,
-    }
-
-
-@_follow.register
-def _(data: AttemptEnded, fact: Fact) -> dict[str, Any]:
-    # no attempt runs now, so none can be overdue
-    answered = data.result is not None or data.result_truncated
-    return {"deadline_at": None, **({"result_seq": fact.seq} if answered else {})}
-
-
-@_follow.register
-def _(data: OperationSucceeded, fact: Fact) -> dict[str, Any]:
-    return {"ended_at": fact.at, "result_seq": fact.seq, "receipt": data.receipt, "reason": None}
-
-
-@_follow.register
-def _(data: OperationFailed, fact: Fact) -> dict[str, Any]:
-    return {
-        "ended_at": fact.at,
-        "result_seq": fact.seq,
-        "receipt": data.receipt,
-        "reason": data.reason,
-        "error_means": data.error_means,
-    }
-
-
-@_follow.register
-def _(data: OperationNotExecuted, fact: Fact) -> dict[str, Any]:
-    return {"ended_at": fact.at, "reason": data.reason}
-
-
-@_follow.register
-def _(data: OperationUnknown, fact: Fact) -> dict[str, Any]:
-    return {"ended_at": fact.at, "reason": data.reason, "receipt": data.receipt}
-
-
-@_follow.register
-def _(data: LateResult, fact: Fact) -> dict[str, Any]:
-    means = {} if data.error_means is None else {"error_means": data.error_means}
-    return {"result_seq": fact.seq, "receipt": data.receipt, **means}
-
-
-@_follow.register
-def _(data: OperationAnnotated, fact: Fact) -> dict[str, Any]:
-    return {"metadata": data.metadata}
+def _set_in_between(data: EventData, fact: Fact) -> dict[str, Any]:
+    match data:
+        case ApprovalRequested():
+            # it may have ended before, and somebody wants another attempt
+            return {"ended_at": None, "reason": None}
+        case AttemptEnded():
+            # no attempt runs now, so none can be overdue
+            answered = data.result is not None or data.result_truncated
+            return {"deadline_at": None, **({"result_seq": fact.seq} if answered else {})}
+        case LateResult():
+            means = {} if data.error_means is None else {"error_means": data.error_means}
+            return {"result_seq": fact.seq, "receipt": data.receipt, **means}
+        case OperationAnnotated():
+            return {"metadata": data.metadata}
+        case _:
+            return {}
 
 
 def judged(
@@ -253,26 +216,22 @@ def judged(
 
     And whether it is listed as unsettled.
     """
-    # one copy at the end: an operation has thirty members, and this runs twice for each call
     standing = Standing(
         write=operation.write,
         state=changes.get("state", operation.state),
         judgement=judge(known, changes.get("attempt_count", operation.attempt_count)),
         error_means=changes.get("error_means", operation.error_means),
     )
-    # `dataclasses.replace` takes twice as long
-    values: dict[str, Any] = dict(zip(_MEMBERS, _members(operation), strict=True))
-    values.update(changes)
-    values["effect"] = standing.judgement.effect
-    values["effect_by"] = standing.judgement.by
-    values["best_effort"] = standing.judgement.best_effort
-    values["settled"] = is_settled(standing)
-    values["guards"] = guards(standing)
-    return OperationRecord(**values), is_listed(standing)
-
-
-_MEMBERS: Final = tuple(item.name for item in fields(OperationRecord))
-_members: Final = attrgetter(*_MEMBERS)
+    judgement, listed = standing.judgement, is_listed(standing)
+    now = {
+        **changes,
+        "effect": judgement.effect,
+        "effect_by": judgement.by,
+        "best_effort": judgement.best_effort,
+        "settled": standing.state in ENDED and not listed,
+        "guards": guards(standing),
+    }
+    return changed(operation, now), listed
 
 
 def erasable(operation: OperationRecord) -> bool:
@@ -290,109 +249,49 @@ def standing_of(operation: OperationRecord) -> Standing:
     )
 
 
-@singledispatch
 def evidence(data: EventData, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
     """Return what the event says about which attempts.
 
     `seen` is the newest attempt that a verdict could know of.
     """
-    return ()
+    match data:
+        case OperationSucceeded():
+            return (Evidence(data.attempt or data.attempts, Effect.OCCURRED, _answerer(data.source)),)
+        case OperationFailed():
+            return (Evidence(data.attempt or data.attempts, data.effect, _answerer(data.source)),)
+        case OperationNotExecuted():
+            return (Evidence(max(operation.attempt_count, 1), Effect.NONE, Source.DAEMON),)
+        case AttemptEnded():
+            if data.effect is None:
+                return ()
+            source = Source.DAEMON if data.outcome == "not_executed" else _answerer(data.source)
+            return (Evidence(data.attempt, data.effect, source),)
+        case LateResult():
+            return (Evidence(data.attempt, data.effect, Source.PROVIDER),)
+        case OperationReconciled():
+            source = source_of(data.actor)
+            return tuple(Evidence(attempt, data.effect, source) for attempt in range(1, max(seen, 1) + 1))
+        case _:
+            return ()
 
 
 def _answerer(source: Literal["shim"] | None) -> Source:
     return Source.PROVIDER if source is None else Source(source)
 
 
-@evidence.register
-def _(data: AttemptEnded, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    if data.effect is None:
-        return ()
-    source = Source.DAEMON if data.outcome == "not_executed" else _answerer(data.source)
-    return (Evidence(data.attempt, data.effect, source),)
-
-
-@evidence.register
-def _(data: OperationSucceeded, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    return (Evidence(data.attempt or data.attempts, Effect.OCCURRED, _answerer(data.source)),)
-
-
-@evidence.register
-def _(data: OperationFailed, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    return (Evidence(data.attempt or data.attempts, data.effect, _answerer(data.source)),)
-
-
-@evidence.register
-def _(data: OperationNotExecuted, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    return (Evidence(max(operation.attempt_count, 1), Effect.NONE, Source.DAEMON),)
-
-
-@evidence.register
-def _(data: LateResult, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    return (Evidence(data.attempt, data.effect, Source.PROVIDER),)
-
-
-@evidence.register
-def _(data: OperationReconciled, operation: OperationRecord, seen: int) -> tuple[Evidence, ...]:
-    source = source_of(data.actor)
-    return tuple(Evidence(attempt, data.effect, source) for attempt in range(1, max(seen, 1) + 1))
-
-
-@singledispatch
 def attempt_end(data: EventData, operation: OperationRecord) -> AttemptEnd | None:
     """Return which attempt the event ends, and how; None where it ends none."""
-    return None
-
-
-@attempt_end.register
-def _(data: AttemptEnded, operation: OperationRecord) -> AttemptEnd | None:
-    return AttemptEnd(
-        attempt=data.attempt,
-        phase=data.phase,
-        outcome=data.outcome,
-        reason=data.reason,
-        duration_ms=data.duration_ms,
-    )
-
-
-@attempt_end.register
-def _(data: OperationSucceeded, operation: OperationRecord) -> AttemptEnd | None:
-    return AttemptEnd(
-        attempt=data.attempt or data.attempts,
-        phase=data.phase,
-        outcome="succeeded",
-        reason=None,
-        duration_ms=data.duration_ms,
-    )
-
-
-@attempt_end.register
-def _(data: OperationFailed, operation: OperationRecord) -> AttemptEnd | None:
-    return AttemptEnd(
-        attempt=data.attempt or data.attempts,
-        phase=data.phase,
-        outcome="failed",
-        reason=data.reason,
-        duration_ms=data.duration_ms,
-    )
-
-
-@attempt_end.register
-def _(data: OperationNotExecuted, operation: OperationRecord) -> AttemptEnd | None:
-    return AttemptEnd(
-        attempt=operation.attempt_count,
-        phase=None,
-        outcome="not_executed",
-        reason=data.reason,
-        duration_ms=None,
-    )
-
-
-@attempt_end.register
-def _(data: OperationUnknown, operation: OperationRecord) -> AttemptEnd | None:
-    return AttemptEnd(
-        attempt=operation.attempt_count,
-        phase=data.phase,
-        outcome="unknown",
-        reason=data.reason,
-        duration_ms=None,
-    )
+    match data:
+        case OperationSucceeded():
+            return AttemptEnd(data.attempt or data.attempts, data.phase, "succeeded", None, data.duration_ms)
+        case OperationFailed():
+            attempt = data.attempt or data.attempts
+            return AttemptEnd(attempt, data.phase, "failed", data.reason, data.duration_ms)
+        case OperationNotExecuted():
+            return AttemptEnd(operation.attempt_count, None, "not_executed", data.reason, None)
+        case OperationUnknown():
+            return AttemptEnd(operation.attempt_count, data.phase, "unknown", data.reason, None)
+        case AttemptEnded():
+            return AttemptEnd(data.attempt, data.phase, data.outcome, data.reason, data.duration_ms)
+        case _:
+            return None

@@ -5,6 +5,7 @@ Part of `store`; imports its own modules. Nothing is written here: `store.transa
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -12,10 +13,20 @@ from store import chain
 from store.cuts import cut
 from store.errors import ImpossibleEvent
 from store.events import Draft, EventData
-from store.head import Ledger
+from store.head import Head, Ledger
 from store.keys import DigestKey
 from store.projection import Fact
-from store.records import Chain, CommandId, Digest, OperationId, Origin, RunId, StoredEvent, Timestamp
+from store.records import (
+    Chain,
+    CommandId,
+    Digest,
+    OperationId,
+    Origin,
+    RunId,
+    StoredEvent,
+    Timestamp,
+    timestamp,
+)
 from store.values import light
 from store.wire import MEMBERS, render, with_members
 
@@ -52,74 +63,127 @@ class Sealed:
 
 @light
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
-    """What an event is sealed with. `has_room`: whether a result that is cut may be kept beside it."""
+class Terms:
+    """What all units of one commit are recorded under. Made by `terms`."""
 
-    ledger: Ledger
+    now: datetime
+    """When the commit began, aware."""
     at: Timestamp
-    frame_bytes_max: int
+    """The same time as it is recorded."""
     has_room: Callable[[], bool]
+    """Whether new work fits, and a result that is cut may be kept beside its event."""
+    may_settle: Callable[[], bool]
+    """Whether what settles old work does, though new work may not."""
+    frame_bytes_max: int
 
-    def event(self, draft: Draft, data: EventData, address: Address, *, terminal: bool) -> Sealed:
-        """Return the next event of the journal. Raises `ImpossibleEvent` where its kind has no payload."""
-        head = self.ledger.head
-        seq = head.last_seq + 1
 
-        def rendered(data: EventData) -> bytes:
-            return render(
-                data,
-                journal_id=head.journal_id,
-                seq=seq - head.base,
-                at=self.at,
-                run_id=address.run_id,
-                command_id=address.command_id,
-                operation_id=address.operation_id,
-                origin=address.origin,
-                terminal=terminal,
-                best_effort=draft.best_effort,
-            )
+def terms(
+    now: datetime, *, has_room: Callable[[], bool], may_settle: Callable[[], bool], frame_bytes_max: int
+) -> Terms:
+    """Return the terms of a commit that begins now."""
+    return Terms(
+        now=now,
+        at=timestamp(now),
+        has_room=has_room,
+        may_settle=may_settle,
+        frame_bytes_max=frame_bytes_max,
+    )
 
-        payload = draft.payload
-        data = self._with_payload(data, payload, draft)
-        body = rendered(data)
-        body_bytes_max = min(self.frame_bytes_max, head.plane_frame_bytes_max) - SEAL_BYTES
-        if len(body) > body_bytes_max:
-            keeps = payload is None and self.has_room()
-            data, result = cut(
-                data,
-                excess=lambda shorter: len(rendered(shorter)) - body_bytes_max,
-                digest=partial(self._digest, draft=draft) if keeps else None,
-            )
-            payload = result or payload
-            body = rendered(data)
-        digest = chain.digest(body)
-        link = chain.extend(head.chain, digest)
-        event = StoredEvent(
-            seq=seq,
-            kind=data.KIND,
-            at=self.at,
-            run_id=address.run_id,
-            command_id=address.command_id,
-            operation_id=address.operation_id,
-            terminal=terminal,
-            digest=digest,
-            chain=link,
-            body=chain.seal(body, link),
-            data=data,
+
+def seal(
+    ledger: Ledger, terms: Terms, draft: Draft, data: EventData, address: Address, *, terminal: bool
+) -> Sealed:
+    """Return the next event of the journal. Raises `ImpossibleEvent` where its kind has no payload."""
+    head = ledger.head
+    payload = draft.payload
+    if payload is not None:
+        data = _with_payload(ledger, data, payload, draft)
+    body = _rendered(head, terms, draft, data, address, terminal)
+    bytes_max = min(terms.frame_bytes_max, head.plane_frame_bytes_max) - SEAL_BYTES
+    if len(body) > bytes_max:
+        keeps = payload is None and terms.has_room()
+        data, result = cut(
+            data,
+            excess=lambda short: len(_rendered(head, terms, draft, short, address, terminal)) - bytes_max,
+            digest=partial(_digest, ledger, draft) if keeps else None,
         )
-        return Sealed(Fact.of(event, data, address.origin, head.base), event, payload, draft.redact)
+        payload = result or payload
+        body = _rendered(head, terms, draft, data, address, terminal)
+    return _chained(head, terms, data, address, body, payload, draft.redact, terminal)
 
-    def _digest(self, payload: bytes, draft: Draft) -> Digest:
-        """Return the payload's digest: a secret could be guessed from a plain one."""
-        return key_of(self.ledger).digest(payload) if draft.redact else chain.digest(payload)
 
-    def _with_payload(self, data: EventData, payload: bytes | None, draft: Draft) -> EventData:
-        """Name the payload's digest in the event."""
-        if payload is None:
-            return data
-        if "payload_digest" not in MEMBERS[data.KIND]:
-            raise ImpossibleEvent(data.KIND, "events of this kind carry no payload")
-        return with_members(data, payload_digest=self._digest(payload, draft))
+def _chained(
+    head: Head,
+    terms: Terms,
+    data: EventData,
+    address: Address,
+    body: bytes,
+    payload: bytes | None,
+    redact: tuple[str, ...],
+    terminal: bool,  # noqa: FBT001 - likewise
+) -> Sealed:
+    """Give the event its place in the chain."""
+    digest = chain.digest(body)
+    link = chain.extend(head.chain, digest)
+    seq, at, kind = head.last_seq + 1, terms.at, data.KIND
+    event = StoredEvent(
+        seq=seq,
+        kind=kind,
+        at=at,
+        run_id=address.run_id,
+        command_id=address.command_id,
+        operation_id=address.operation_id,
+        terminal=terminal,
+        digest=digest,
+        chain=link,
+        body=chain.seal(body, link),
+        data=data,
+    )
+    fact = Fact(
+        seq=seq,
+        at=at,
+        data=data,
+        run_id=address.run_id,
+        command_id=address.command_id,
+        operation_id=address.operation_id,
+        origin=address.origin,
+        base=head.base,
+    )
+    return Sealed(fact, event, payload, redact)
+
+
+def _rendered(
+    head: Head,
+    terms: Terms,
+    draft: Draft,
+    data: EventData,
+    address: Address,
+    terminal: bool,  # noqa: FBT001 - likewise
+) -> bytes:
+    return render(
+        data,
+        journal_id=head.journal_id,
+        seq=head.last_seq + 1 - head.base,
+        at=terms.at,
+        run_id=address.run_id,
+        command_id=address.command_id,
+        operation_id=address.operation_id,
+        origin=address.origin,
+        terminal=terminal,
+        best_effort=draft.best_effort,
+    )
+
+
+def _with_payload(ledger: Ledger, data: EventData, payload: bytes, draft: Draft) -> EventData:
+    """Name the payload's digest in the event."""
+    if "payload_digest" not in MEMBERS[data.KIND]:
+        raise ImpossibleEvent(data.KIND, "events of this kind carry no payload")
+    return with_members(data, payload_digest=_digest(ledger, draft, payload))
+
+
+def _digest(ledger: Ledger, draft: Draft, payload: bytes) -> Digest:
+    """Return the payload's digest: a secret could be guessed from a plain one."""
+    return key_of(ledger).digest(payload) if draft.redact else chain.digest(payload)
 
 
 def key_of(ledger: Ledger) -> DigestKey:

@@ -5,9 +5,8 @@ a group commit. All that it wrote is durable when `Journal.transact` returns, or
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 from store import consequences, erasure, pieces
@@ -40,9 +39,8 @@ from store.records import (
     Side,
     StoredEvent,
     TriageRecord,
-    timestamp,
 )
-from store.sealing import Address, Seal, Sealed, key_of
+from store.sealing import Address, Sealed, Terms, key_of, seal
 from store.tables import (
     RUN_ERASE,
     CommandRow,
@@ -65,22 +63,13 @@ from store.wire import MEMBERS, from_json, with_members
 class Transaction(View):
     """One unit of a group commit. A unit that raises leaves nothing behind."""
 
-    __slots__ = ("_batches", "_frame_bytes_max", "_may_settle", "_touched", "appended", "at")
+    __slots__ = ("_batches", "_terms", "_touched", "appended", "at")
 
-    def __init__(
-        self,
-        ledger: Batches,
-        now: datetime,
-        *,
-        has_room: Callable[[], bool],
-        may_settle: Callable[[], bool],
-        frame_bytes_max: int,
-    ) -> None:
-        super().__init__(ledger, now, has_room=has_room)
-        self.at: Final = timestamp(now)
+    def __init__(self, ledger: Batches, terms: Terms) -> None:
+        super().__init__(ledger, terms.now, has_room=terms.has_room)
+        self.at: Final = terms.at
         """The same time as it is recorded."""
-        self._may_settle: Final = may_settle
-        self._frame_bytes_max: Final = frame_bytes_max
+        self._terms: Final = terms
         self._touched = False
         self._batches: Final = ledger
         ledger.begin()
@@ -90,7 +79,7 @@ class Transaction(View):
     @property
     def settling_room(self) -> bool:
         """Whether there is space, at this moment, for what settles old work: it may use the reserve."""
-        return self._has_room() or self._may_settle()
+        return self._has_room() or self._terms.may_settle()
 
     def append(self, draft: Draft) -> StoredEvent:
         """Record an event and what follows from it, and return it as it will be sent.
@@ -375,13 +364,7 @@ class Transaction(View):
         return ledger
 
     def _seal(self, draft: Draft, data: EventData, address: Address, *, terminal: bool) -> Sealed:
-        sealing = Seal(
-            ledger=self.ledger,
-            at=self.at,
-            frame_bytes_max=self._frame_bytes_max,
-            has_room=self._has_room,
-        )
-        return sealing.event(draft, data, address, terminal=terminal)
+        return seal(self.ledger, self._terms, draft, data, address, terminal=terminal)
 
     def _insert(self, sealed: Sealed, place: Place) -> StoredEvent:
         """Write the event itself, after what follows from it: only then are all its rows known."""

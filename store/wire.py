@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 from store.events import BY_KIND, EVENT_TYPES, EventData
 from store.lifecycle import Effect
 from store.records import CommandId, JournalId, OperationId, Origin, RunId, Timestamp
+from store.values import changed
 
 
 def _is_tuple(hint: object) -> bool:
@@ -75,12 +76,7 @@ E = TypeVar("E", bound=EventData)
 
 def with_members(data: E, **members: Any) -> E:  # noqa: ANN401 - of whichever kind of event it is
     """Return the event with these members, which its kind must have."""
-    kind = data.KIND  # `dataclasses.replace` takes twice as long
-    values: dict[str, Any] = {
-        name: value for (name, _), value in zip(_PLANS[kind], _VALUES[kind](data), strict=True)
-    }
-    values.update(members)
-    return type(data)(**values)
+    return changed(data, members)
 
 
 def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
@@ -123,7 +119,7 @@ def render(  # noqa: PLR0913 - the envelope has these members, and all are alway
     return (
         f'{{"type":"event","journal_id":"{journal_id}","seq":{seq},"kind":"{data.KIND}","at":"{at}",'
         f'"run_id":{_quoted(run_id)},"command_id":{_quoted(command_id)},'
-        f'"operation_id":{_quoted(operation_id)},"origin":"{origin.value}",'
+        f'"operation_id":{_quoted(operation_id)},"origin":"{origin}",'
         f'"terminal":{_WORDS[terminal]},"best_effort":{_WORDS[best_effort]},"data":{_encode(as_json(data))}}}'
     ).encode("ascii")
 

@@ -26,6 +26,7 @@ from store.erasure import Debt, debt, erase
 from store.errors import JournalFailed
 from store.head import Head
 from store.records import StoredEvent
+from store.sealing import terms
 from store.settings import JournalSettings
 from store.transaction import Transaction
 from store.view import View
@@ -191,15 +192,14 @@ class Writer:
         outcomes: list[Outcome] = []
         events: list[StoredEvent] = []
         wrote, now = False, self._clock()
+        around = terms(
+            now,
+            has_room=self._has_room,
+            may_settle=self._may_settle,
+            frame_bytes_max=self._settings.frame_bytes_max,
+        )
         for unit in units:
-            now = self._clock()
-            transaction = Transaction(
-                self.ledger,
-                now,
-                has_room=self._has_room,
-                may_settle=self._may_settle,
-                frame_bytes_max=self._settings.frame_bytes_max,
-            )
+            transaction = Transaction(self.ledger, around)
             try:
                 outcomes.append(Done(unit(transaction)))
             except Exception as error:

@@ -6,6 +6,12 @@ SELECT
   receipt_kind, expires_at, run
 FROM command_rows WHERE command_id = ?;
 
+-- name: whereabouts
+-- Whether a command is there, or a tombstone of it.
+SELECT
+  EXISTS (SELECT 1 FROM commands WHERE command_id = :command_id),
+  EXISTS (SELECT 1 FROM tombstones WHERE command_id = :command_id);
+
 -- name: insert_command
 INSERT INTO commands (
   id, command_id, run, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq,

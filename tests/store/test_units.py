@@ -16,6 +16,7 @@ from store.errors import ImpossibleEvent
 from store.head import new_head, write_head
 from store.lifecycle import Effect, IllegalMove
 from store.records import FRAME_BYTES_MAX, JournalId, RunId, timestamp
+from store.sealing import terms
 from store.transaction import Transaction
 from tests.store.drafts import (
     ALIKE,
@@ -132,7 +133,8 @@ def _live(groups: Sequence[Sequence[Unit]]) -> tuple[list[object], dict[str, lis
 def _run(ledger: Batches, unit: Unit, now: datetime) -> list[object]:
     seen: list[object] = []
     steps, fails = unit
-    tx = Transaction(ledger, now, has_room=_yes, may_settle=_yes, frame_bytes_max=FRAME_BYTES_MAX)
+    around = terms(now, has_room=_yes, may_settle=_yes, frame_bytes_max=FRAME_BYTES_MAX)
+    tx = Transaction(ledger, around)
     try:
         seen.extend(step(tx) for step in steps)
         if fails:
