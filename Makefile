@@ -10,10 +10,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 PEERS := tests/peers/node_modules/.installed
+FRAMEWORKS := .frameworks/langgraph/.installed .frameworks/pydantic-ai/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 FAULTS_ARGS ?=
 
-.PHONY: help .venv peers demo test lanes faults faults-full cover check ruff arrows mypy pyright format bench bench-short schema clean
+.PHONY: help .venv peers frameworks certificates demo test lanes faults faults-full cover check ruff arrows mypy pyright format bench bench-short schema clean
 
 help: ## show this list
 	@grep -hE '^[.a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z-]+):.*## /\1\t/' | expand -t 12
@@ -39,13 +40,22 @@ $(PEERS): tests/peers/package.json tests/peers/package-lock.json
 	elif npm ci --prefix tests/peers --ignore-scripts --no-audit --no-fund --loglevel=error >&2; then touch $@; \
 	else echo "The MCP servers from npm could not be fetched, see npm's message above: $$skipped" >&2; fi
 
+frameworks: $(FRAMEWORKS) ## install the agent frameworks that conformance judges, each in an environment of its own
+
+.frameworks/%/.installed: tests/frameworks/%.txt
+	@$(PYTHON) -m venv .frameworks/$* && .frameworks/$*/bin/python -m pip install --quiet --requirement $< && touch $@ || \
+	  echo "$* could not be installed, see pip's message above: its tests will be skipped, and fail where CI is set" >&2
+
+certificates: $(STAMP) $(FRAMEWORKS) ## examine every adapter of the conformance battery; writes docs/conformance
+	$(BIN)/python -m tests.certificates
+
 demo: $(STAMP) ## the whole story in one minute, on real processes
 	$(BIN)/effectd demo
 
 test: $(STAMP) $(PEERS) ## all tests but the long lanes, with the slowest named
 	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 -m "not lane" $(PYTEST_ARGS)
 
-lanes: $(STAMP) $(PEERS) ## the long lanes: real and hostile peers, each kind of provider under kills
+lanes: $(STAMP) $(PEERS) $(FRAMEWORKS) ## the long lanes: real and hostile peers, each kind of provider under kills
 	$(BIN)/python -m pytest --durations=15 --durations-min=0.5 -m lane $(PYTEST_ARGS)
 
 faults: $(STAMP) $(PEERS) ## lanes that try to break every promise, each with a seed and a time box: 8 minutes
@@ -89,5 +99,5 @@ schema: $(STAMP) ## write docs/protocol.schema.json, and the tables of docs/prot
 	mv docs/protocol.md.new docs/protocol.md
 
 clean: ## remove the virtual environment, what npm fetched, caches and build results
-	rm -rf .venv tests/peers/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* htmlcov dist build
+	rm -rf .venv .frameworks tests/peers/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* htmlcov dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

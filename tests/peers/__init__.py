@@ -33,6 +33,17 @@ def from_npm(name: str) -> str:
     pytest.skip(message)
 
 
+def from_path(name: str) -> str:
+    """Return the path of a program that the machine has; where it has not, as `from_npm`."""
+    path = shutil.which(name)
+    if path is not None:
+        return path
+    message = f"{name} is not on the PATH"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
 def between(*options: str) -> list[str]:
     """Return the command line of `tests/servers/between.py`, for a server's to follow."""
     return [sys.executable, "-I", "-S", str(BETWEEN), *options, "--"]
