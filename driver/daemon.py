@@ -419,6 +419,7 @@ class Daemon:
             running=self._engine.dispatcher.slots.in_use,
             waiting=self._engine.dispatcher.depth,
             refused=self._engine.intake.refused,
+            asked=self._supervisor.calls,
             lines_dropped=self._lines.dropped,
             gateway=None if self._gateway is None else self._gateway.tally,
         )

@@ -14,7 +14,7 @@ Nothing in here may end the daemon. What goes wrong with one run is logged, and 
 journal that has stopped ends the loop, and the daemon knows that already.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -75,6 +75,11 @@ class Supervisor:
     def model_name(self) -> str:
         """Whom the supervisor asks."""
         return self._model.name
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """What became of the questions to a model that costs something, in this process life."""
+        return self._triage.calls
 
     async def run(self) -> None:
         """Triage until cancelled. Raises nothing; returns early only when the journal has stopped."""

@@ -16,6 +16,7 @@ Whoever has a run triaged sees to it that it is triaged once at a time (`supervi
 recorded bounds how often a run is asked about, and not how often at once.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -87,6 +88,9 @@ class Triage:
         self._model = model
         self._settings = settings
         self._outside = outside
+        self.calls: Counter[str] = Counter()
+        """What became of each question that may have cost something: `answered`, `repaired`, `malformed` or
+        `failed`."""
 
     async def wall(self, run_id: RunId) -> Wall | None:
         """Return what the model would be shown of the run now; None where there is no such run."""
@@ -157,9 +161,11 @@ class Triage:
         try:
             judged = await self._model.judge(wall)
         except Malformed as malformed:
+            self.calls["malformed"] += 1
             log.warning("triage_answer_malformed", run_id=wall.run_id, problem=malformed.problem)
             return self._fallback(wall, f"gave no usable answer: {malformed.problem}")
         except ModelFailed as failed:
+            self.calls["failed"] += 1
             log.warning(
                 "triage_model_failed",
                 run_id=wall.run_id,
@@ -171,6 +177,7 @@ class Triage:
             if triage.attempts >= self._settings.max_attempts:
                 return self._fallback(wall, failed.detail)
             return await self._put_off(triage, failed)
+        self.calls[judged.status] += 1
         self._outside.boundary("supervisor.answered")
         return Verdict(wall=wall, answer=judged.answer, model=self._model.name, status=judged.status)
 

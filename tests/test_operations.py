@@ -11,6 +11,7 @@ import promql_parser
 import pytest
 import yaml
 
+from driver.gateway.calls import Tally
 from driver.metrics.exposition import STATES, Known, Metrics, Moment, _Scrape
 from driver.metrics.tallies import Tallies
 from store.journal import Journal
@@ -54,7 +55,9 @@ def _scrape(journal: Journal) -> _Scrape:
         running=0,
         waiting=0,
         refused={},
+        asked={},
         lines_dropped=0,
+        gateway=Tally(),
     )
     known = Known(
         now=datetime.now(UTC),

@@ -56,6 +56,8 @@ class Moment:
     waiting: int
     refused: Mapping[str, int]
     """Commands that were refused without being remembered, by code."""
+    asked: Mapping[str, int]
+    """Questions to a triage model that costs something, by what became of them."""
     lines_dropped: int
     """Of the log."""
     gateway: GatewayFigures | None = None
@@ -163,9 +165,12 @@ class _Scrape(Collector):
         yield _counted("effectd_probes", "Probes.", "verdict", tallies.probes)
         yield _count("effectd_divergences", "Contradictions of proof.", tallies.divergences)
         yield _count("effectd_effects_duplicated", "Probes that found an effect twice.", tallies.duplicated)
+        yield _counted("effectd_supervisor_calls", "Questions to a paid model.", "outcome", now.asked)
         yield _counted("effectd_supervisor_verdicts", "Triages.", "status", tallies.verdicts)
         yield _counted("effectd_commands_refused", "Final refusals.", "code", tallies.refused)
         yield _counted("effectd_commands_put_off", "Plain refusals.", "code", now.refused)
+        text = "Commands that could not be done: retries outside of rule R, verdicts too late."
+        yield _counted("effectd_commands_failed", text, "code", tallies.failed)
 
     def _outbox(self) -> Iterator[Metric]:
         known = self.known

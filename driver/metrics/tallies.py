@@ -10,6 +10,7 @@ from typing import Final
 
 from store.events import (
     CommandAccepted,
+    CommandFailed,
     CommandRefused,
     DriverFenced,
     OperationDiverged,
@@ -45,6 +46,8 @@ class Tallies:
         """By provider."""
         self.refused: Counter[str] = Counter()
         """Final refusals, by code."""
+        self.failed: Counter[str] = Counter()
+        """Commands that could not do what they were asked, by code."""
         self.probes: Counter[str] = Counter()
         """By verdict."""
         self.divergences = 0
@@ -53,6 +56,13 @@ class Tallies:
         """Of the supervisor, by status."""
         self.fences: Counter[str] = Counter()
         """By reason."""
+        self._by_member = {
+            CommandRefused.KIND: (self.refused, "code"),
+            CommandFailed.KIND: (self.failed, "code"),
+            OperationProbed.KIND: (self.probes, "verdict"),
+            SupervisorVerdict.KIND: (self.verdicts, "status"),
+            DriverFenced.KIND: (self.fences, "reason"),
+        }
         self._providers: dict[OperationId, str] = {}
 
     @property
@@ -77,18 +87,12 @@ class Tallies:
                 self.ended[self._provider(event), kind.partition(".")[2]] += 1
                 if event.terminal and event.operation_id is not None:
                     self._providers.pop(event.operation_id, None)
-            case CommandRefused.KIND:
-                self.refused[_text(event, "code")] += 1
-            case OperationProbed.KIND:
-                self.probes[_text(event, "verdict")] += 1
             case OperationDiverged.KIND:
                 self.divergences += 1
-            case SupervisorVerdict.KIND:
-                self.verdicts[_text(event, "status")] += 1
-            case DriverFenced.KIND:
-                self.fences[_text(event, "reason")] += 1
             case _:
-                pass
+                counter, member = self._by_member.get(event.kind, (None, ""))
+                if counter is not None:
+                    counter[_text(event, member)] += 1
 
     def _accepted(self, event: StoredEvent) -> None:
         if event.operation_id is None or len(self._providers) >= OPEN_MAX:

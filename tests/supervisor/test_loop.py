@@ -184,9 +184,11 @@ async def test_attempts_are_counted_backed_off_and_end_with_the_rules(tmp_path: 
     model = ScriptedModel(failing)
     async with journal_at(tmp_path) as journal:
         await journal.transact(lost(1))
-        async with running(supervising(journal, model, interval_s=0.01)):
+        supervisor = supervising(journal, model, interval_s=0.01)
+        async with running(supervisor):
             await until(journal, nothing_unsettled)
         assert len(model.walls) == 3
+        assert supervisor.calls == {"failed": 3}
         ((_, said),) = await events_of(journal, "supervisor.verdict")
         assert (said["model"], said["status"], said["needs_attention"]) == ("rules", "fallback", True)
         assert "cannot be reached" in str(said["summary"])

@@ -12,7 +12,7 @@ from driver.core.attempts import Answered, Silence
 from driver.metrics.exposition import Metrics, Moment
 from store.events import Draft, OperationDiverged, OperationProbed
 from store.transaction import Transaction
-from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine, limits
+from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
 
 pytestmark = pytest.mark.anyio
 
@@ -29,6 +29,7 @@ def moment(rig: Rig) -> Moment:
         running=rig.dispatcher.slots.in_use,
         waiting=rig.dispatcher.depth,
         refused=rig.intake.refused,
+        asked={"failed": 2},
         lines_dropped=3,
     )
 
@@ -141,3 +142,20 @@ async def test_incidents_are_counted_and_what_is_requeued_is_none(tmp_path: Path
         assert of(samples, "effectd_divergences_total") == 1
         assert of(samples, "effectd_effects_duplicated_total") == 1
         assert of(samples, "effectd_probes_total", verdict="duplicated") == 1
+
+
+async def test_what_could_not_be_done_is_counted_by_its_code(tmp_path: Path) -> None:
+    """A retry outside of rule R is a refusal to repeat: somebody may see it come again and again."""
+    async with measured(tmp_path, ScriptedProvider()) as (rig, metrics):
+        await rig.intake.deliver([call()])
+        done = await rig.settled()
+        await rig.intake.deliver([command("operation.retry", "retry-1", operation_id=done.operation_id)])
+        samples = await scrape(metrics)
+    assert of(samples, "effectd_commands_failed_total", code="already_occurred") == 1
+
+
+async def test_questions_to_a_triage_model_are_counted(tmp_path: Path) -> None:
+    """Those that came to nothing, too, which no verdict shows."""
+    async with measured(tmp_path, ScriptedProvider()) as (_, metrics):
+        samples = await scrape(metrics)
+    assert of(samples, "effectd_supervisor_calls_total", outcome="failed") == 2
