@@ -14,6 +14,7 @@ Every default is the careful one: a tool that nobody declared is a write, withou
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Literal, Self, TypeAlias
 
 from driver.core.expressions import Expression
@@ -31,6 +32,9 @@ META_KEY: Final = "dev.effectd/idempotency-key"
 """Where `key = "meta"` puts the idempotency key within a call's `_meta`."""
 SEP3182_FIELD: Final = "idempotencyKey"
 """The member of `tools/call`'s params that SEP-3182 proposed."""
+
+NAMES_KEPT: Final = 1_024
+"""Names that are taken apart once: each step of a call asks for the parts of the same one."""
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -133,6 +137,7 @@ class ToolName:
     tool: str
 
     @classmethod
+    @lru_cache(maxsize=NAMES_KEPT)
     def parse(cls, text: str) -> Self:
         """Return the two parts of `text`; `tool` is empty where there is no `/`, and names no tool then."""
         provider, _, tool = text.partition("/")

@@ -82,7 +82,7 @@ def read_message(data: bytes) -> Response | FromPeer | Garbage:
     if "result" not in value and "error" not in value:
         return Garbage("a JSON object, but no JSON-RPC message")
     request_id = _request_id(value.get("id"))
-    if deeper_than(value, ANSWER_DEPTH_MAX):
+    if data.count(b"{") + data.count(b"[") > ANSWER_DEPTH_MAX and deeper_than(value, ANSWER_DEPTH_MAX):
         message = f"the answer is nested more than {ANSWER_DEPTH_MAX} levels deep"
         return Response(request_id, Silence(cause="protocol_error", message=message))
     return Response(request_id, value)
@@ -90,7 +90,7 @@ def read_message(data: bytes) -> Response | FromPeer | Garbage:
 
 def write_message(message: JsonObject) -> bytes:
     """Return `message` as one line of ASCII, without its end."""
-    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return _ENCODER.encode(message).encode("ascii")
 
 
 def request(request_id: RequestId, method: str, params: JsonObject) -> JsonObject:
@@ -156,7 +156,7 @@ def _request_id(value: JsonValue) -> RequestId | None:
 
 
 def _parse(data: bytes) -> JsonValue:
-    value = json.loads(data.decode("utf-8", "replace"), parse_constant=_refuse, parse_float=_finite)
+    value = _DECODER.decode(data.decode("utf-8", "replace"))
     return cast("JsonValue", _mended(value) if _SURROGATE_ESCAPE.search(data) else value)
 
 
@@ -180,3 +180,8 @@ def _mended(value: object) -> object:
     if isinstance(value, dict):
         return {_mended(key): _mended(item) for key, item in cast("dict[str, object]", value).items()}
     return value
+
+
+# made once: `json.loads` and `json.dumps` make another one for each message that wants anything special
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

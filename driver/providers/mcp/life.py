@@ -423,8 +423,8 @@ class Life:
         report = report_of(reply)
         if isinstance(report, Answered) and not report.is_error:
             tool = self.listing.tool(call.tool)
-            invalid = tool is not None and tool.output_invalid(report.result)
-            return replace(report, output_invalid=invalid)
+            if tool is not None and tool.output_invalid(report.result):
+                return replace(report, output_invalid=True)
         return report
 
 

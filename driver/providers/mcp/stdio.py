@@ -55,12 +55,18 @@ class _Outgoing:
         self.rest = memoryview(write_message(message) + b"\n")
         self.exchange = exchange
         self.begun = False
-        self.done = anyio.Event()
+        self.done: anyio.Event | None = None
+        """Set when it was written, or never will be; None where nobody waits for that."""
 
     def reach(self, phase: Phase) -> None:
         """Tell whoever asks how far the line got."""
         if self.exchange is not None:
             self.exchange.on_phase(phase)
+
+    def end(self) -> None:
+        """Let go whoever waits for it."""
+        if self.done is not None:
+            self.done.set()
 
 
 class StdioWire:
@@ -142,6 +148,7 @@ class StdioWire:
     async def _send(self, message: JsonObject, _headers: Mapping[str, str]) -> None:
         item = _Outgoing(message)
         if not self.ended.is_set():
+            item.done = anyio.Event()
             self._enqueue(item)
             await item.done.wait()
         if item.rest:
@@ -167,7 +174,7 @@ class StdioWire:
                 if not item.rest:
                     self._queue.popleft()
                     item.reach(Phase.WRITTEN)
-                    item.done.set()
+                    item.end()
         except OSError:
             self._end(Silence(cause="connection_lost", message="the server reads no more"))
 
@@ -245,7 +252,7 @@ class StdioWire:
             exchange.resolve(unsent if id(exchange) in waiting else why)
         self._exchanges.clear()
         for item in self._queue:
-            item.done.set()
+            item.end()
         self._queue.clear()
         self.sdk.end()
         self._stopping.set()
