@@ -1,7 +1,8 @@
 """Runs lanes: each in a process of its own with a hard limit of time, as many at once as there are cores for.
 
-A lane that hangs has failed: it is named, and killed with all that it has started. Where one ended without a
-report, the end of what it printed stands in its place.
+Those that need all cores run last, one after the other, and share the time that is left. A lane that hangs
+has failed: it is named, and killed with all that it has started. Where one ended without a report, the end of
+what it printed stands in its place.
 """
 
 import json
@@ -11,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import STDOUT
 from time import monotonic
@@ -48,14 +49,20 @@ class Battery:
     seed: int
     say: Callable[[Ran], None]
     """Called with each lane as it ends."""
+    seconds: float | None = None
+    """How long all of them may take: see `share`."""
     ended: list[Ran] = field(default_factory=list[Ran])
     cores: int = CORES
     """Those that no lane uses."""
     _changed: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, work: Iterable[tuple[Lane, Box]]) -> None:
-        """Run all of them: pairs of those that need one core first, the longest of them at the beginning."""
-        waiting = sorted(work, key=lambda item: (item[0].cores, -item[1].seconds))
+        """Run all of them: pairs of those that need one core first, the longest of them at the beginning.
+
+        Of those that run alone the shortest is the first: what it leaves falls to the others.
+        """
+        ends = None if self.seconds is None else monotonic() + self.seconds
+        waiting = sorted(work, key=_turn)
         async with anyio.create_task_group() as tasks:
             while waiting:
                 fitting = next((item for item in waiting if item[0].cores <= self.cores), None)
@@ -63,9 +70,12 @@ class Battery:
                     await self._changed.wait()
                     self._changed = anyio.Event()
                     continue
+                lane, box = fitting
+                if ends is not None and lane.cores > 1:
+                    box = share(box, (other for _, other in waiting), ends - monotonic())
                 waiting.remove(fitting)
-                self.cores -= fitting[0].cores
-                tasks.start_soon(self._one, *fitting)
+                self.cores -= lane.cores
+                tasks.start_soon(self._one, lane, box)
 
     async def _one(self, lane: Lane, box: Box) -> None:
         began = monotonic()
@@ -77,6 +87,21 @@ class Battery:
         self.say(ran)
         self.cores += lane.cores
         self._changed.set()
+
+
+def _turn(item: tuple[Lane, Box]) -> tuple[int, float]:
+    lane, box = item
+    return lane.cores, -box.seconds if lane.cores == 1 else box.seconds
+
+
+def share(box: Box, every: Iterable[Box], left_s: float) -> Box:
+    """Return what a lane gets that runs alone; `every` one that waits, itself included, runs alone, too.
+
+    They share what is left of the time as their boxes are: what one does not need falls to those behind it,
+    and on a slow machine all have less.
+    """
+    share_s = max(left_s, 0.0) * box.seconds / sum(other.seconds for other in every)
+    return replace(box, seconds=max(share_s, box.seconds / 2))
 
 
 async def _lived(lane: Lane, box: Box, seed: int, folder: Path) -> tuple[Report, str]:

@@ -26,7 +26,8 @@ from tests.faults.journal_errors import Tally
 from tests.faults.lane import HANGS, Report
 
 NAME: Final = "errors"
-WORKERS: Final = 2
+SERIES: Final = 3
+"""Of journals, each a process; a fourth one has daemons and full disks. A life waits more than it works."""
 WANTED: Final = frozenset(
     {
         "EIO", "ENOSPC", "EMFILE", "ENOLCK", "once", "for ever", "a new generation",
@@ -35,8 +36,8 @@ WANTED: Final = frozenset(
         "caught: verdict_from_memory",
     }
 )  # fmt: skip
-DAEMON, FULL, JOURNAL = 0.08, 0.06, 0.43
-"""Which share of the errors falls on a daemon, on a full disk, and on each of two series of journals."""
+DAEMON, FULL = 0.08, 0.06
+"""Which share of the errors falls on a daemon, and on a full disk; the rest on journals."""
 DAEMON_UNTIL, FULL_UNTIL = 0.4, 0.5
 """When those have to end, as a share of the time."""
 
@@ -44,28 +45,32 @@ DAEMON_UNTIL, FULL_UNTIL = 0.4, 0.5
 def run(seed: int, seconds: float, target: int) -> Report:
     """Inject for so many seconds, or until so many errors were injected."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with (
-        tempfile.TemporaryDirectory(prefix="effectd-faults-", dir=memory) as folder,
-        ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers,
-    ):
-        first = workers.submit(_first, Path(folder), seed, seconds, target)
-        second = workers.submit(_second, Path(folder), seed, seconds, target)
-        control, journal = first.result()
-        return _report(seed, (*second.result(), journal), control)
-
-
-def _first(folder: Path, seed: int, seconds: float, target: int) -> tuple[Tally, Tally]:
     end = monotonic() + seconds
+    with (
+        tempfile.TemporaryDirectory(prefix="effectd-faults-", dir=memory) as name,
+        ProcessPoolExecutor(SERIES + 1, mp_context=get_context("spawn")) as workers,
+    ):
+        folder = Path(name)
+        others = workers.submit(_others, folder, seed, end, target)
+        each = round(target * (1 - DAEMON - FULL) / SERIES)
+        journals = [
+            workers.submit(journal_errors.work, folder / f"journal-{number}", seed + number, end, each)
+            for number in range(SERIES)
+        ]
+        control, *tallies = others.result()
+        return _report(seed, (*tallies, *(journal.result() for journal in journals)), control)
+
+
+def _others(folder: Path, seed: int, end: float, target: int) -> tuple[Tally, Tally, Tally, Tally]:
+    """Return what came of the control, of daemons, of full disks, and of journals in what time is left."""
+    began = monotonic()
+    left_s = end - began
     control = journal_errors.control(folder / "control", seed)
-    return control, journal_errors.work(folder / "journal-1", seed, end, round(target * JOURNAL))
-
-
-def _second(folder: Path, seed: int, seconds: float, target: int) -> tuple[Tally, Tally, Tally]:
-    now = monotonic()
-    daemon = daemon_errors.work(seed, now + seconds * DAEMON_UNTIL, round(target * DAEMON))
-    full = full_disk.work(folder / "full", seed, now + seconds * FULL_UNTIL, round(target * FULL))
-    left = target - round(target * JOURNAL) - daemon.injected - full.injected
-    return daemon, full, journal_errors.work(folder / "journal-2", seed + 1, now + seconds, left)
+    daemon = daemon_errors.work(seed, began + left_s * DAEMON_UNTIL, round(target * DAEMON))
+    full = full_disk.work(folder / "full", seed, began + left_s * FULL_UNTIL, round(target * FULL))
+    missing = round(target * (DAEMON + FULL)) - daemon.injected - full.injected
+    more = journal_errors.work(folder / "more", seed + SERIES, end, missing)
+    return control, daemon, full, more
 
 
 def _report(seed: int, tallies: Sequence[Tally], control: Tally) -> Report:

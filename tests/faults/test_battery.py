@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults import battery
 from tests.faults.__main__ import LANES
-from tests.faults.battery import Battery, Ran
+from tests.faults.battery import Battery, Ran, share
 from tests.faults.lane import Box, Lane, Report, program
 
 pytestmark = pytest.mark.anyio
@@ -114,6 +114,15 @@ async def _run(monkeypatch: pytest.MonkeyPatch, script: str, *, grace_s: float) 
     ended: list[Ran] = []
     await Battery(seed=1, say=ended.append).run([(lane("one"), SHORT)])
     return ended[0]
+
+
+def test_lanes_that_run_alone_share_what_is_left() -> None:
+    """One that ended early leaves its time to those behind it; on a slow machine all have less, to a half."""
+    boxes = [Box(seconds=30, points=7), Box(seconds=10, points=7)]
+    assert share(boxes[0], boxes, 80) == Box(seconds=60, points=7)
+    assert share(boxes[1], boxes[1:], 50) == Box(seconds=50, points=7)
+    assert share(boxes[0], boxes, 32) == Box(seconds=24, points=7)
+    assert share(boxes[0], boxes, -5) == Box(seconds=15, points=7)
 
 
 async def test_lanes_of_two_cores_run_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 The scenes (`scenes`) together use all that effectd can do. Each is played once to count its places: the
 calls about files below the state, runtime and backup folders, by kind, and the passings of each boundary of
 `driver.faults`. Then battle after battle is fought in it: a life is killed at one of these places, the next
-in its recovery, another one or two in that one's, and a last one lives. In the end (`truth`) nothing has
+in its recovery, some more in the recoveries of that, and a last one lives. In the end (`truth`) nothing has
 happened twice, all that was accepted has one receipt, which comes again in the same bytes and is no lie, the
 journal is sound, nothing hung, and no process is left.
 

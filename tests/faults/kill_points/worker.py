@@ -6,9 +6,11 @@ those that there are few of early; a boundary that has not been fired at yet com
 
 import os
 import random
+import ssl
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -24,6 +26,8 @@ from tests.system.zygote import Zygote
 
 AT_ONCE: Final = 3
 """Battles: while one waits for a process, the others go on."""
+RECOVERIES_MIN, RECOVERIES_MAX = 3, 6
+"""How many recoveries of a battle are killed: as in a crash loop, each begins where the one before died."""
 STRICTLY_EVERY: Final = 5
 BROKEN_MAX: Final = 20
 MEMORY: Final = "/dev/shm"
@@ -59,14 +63,15 @@ class Course:
         return cls(ready, firsts[::-1], cycle(recovery.in_order(chance)))
 
     def next(self, fired: Counter[str]) -> list[Blow]:
-        """Return the blows of the next battle: one, and two or three in the recoveries that follow."""
+        """Return the blows of the next battle: one, and some in the recoveries that follow."""
         fresh = (
             blow for blow in reversed(self.firsts) if isinstance(blow, NamedBlow) and not fired[kind_of(blow)]
         )
         first = next(fresh, self.firsts[-1])
         self.firsts.remove(first)
         self.fought += 1
-        return [first, *(next(self.recoveries) for _ in range(2 + self.fought % 2))]
+        crashes = RECOVERIES_MIN + self.fought % (1 + RECOVERIES_MAX - RECOVERIES_MIN)
+        return [first, *(next(self.recoveries) for _ in range(crashes))]
 
 
 @dataclass(slots=True)
@@ -77,6 +82,7 @@ class _Work:
     tally: Tally = field(default_factory=Tally)
     begun: Counter[str] = field(default_factory=Counter[str])
     """What blows were aimed at."""
+    turn: int = 0
 
     async def run(self) -> None:
         """Prepare everything, and fight. The first scene's recovery stands for those of all."""
@@ -103,13 +109,24 @@ class _Work:
 
     async def _fight(self, turns: Iterator[Course], courses: Sequence[Course]) -> None:
         while self._goes_on() and any(course.firsts for course in courses):
-            course = next(turns)
+            course = self._wanted(courses) or next(turns)
             if not course.firsts:
                 continue
             blows = course.next(self.begun)
             self.begun.update(map(kind_of, blows))
             strictly = course.fought % STRICTLY_EVERY == 0
             self.tally.add(await fight(self.zygote, course.ready, blows, strictly=strictly))
+
+    def _wanted(self, courses: Sequence[Course]) -> Course | None:
+        """Every other time, return the one fought least of those that have not shown what they are for."""
+        self.turn += 1
+        behind = [
+            course for course in courses if course.firsts and not self._has_shown(course.ready.scene.reached)
+        ]
+        return min(behind, key=lambda course: course.fought) if behind and self.turn % 2 else None
+
+    def _has_shown(self, states: Sequence[str]) -> bool:
+        return all(self.tally.reached[state] for state in states)
 
     def _goes_on(self) -> bool:
         is_time = monotonic() < self.until and self.tally.tried < self.asked.points
@@ -118,23 +135,33 @@ class _Work:
 
 def work(asked: Asked) -> Tally:
     """Fight until the time, or the number of points, is reached."""
-    _settle_in()
     until = monotonic() + asked.seconds
-    zygote = Zygote(is_brisk=True)
-    try:
+    with _warm() as zygote:
         made = _Work(asked, zygote, until)
         anyio.run(made.run)
         return made.tally
-    finally:
-        zygote.close()
 
 
-def _settle_in() -> None:
-    """Keep all files in memory, and know no certificates.
+@contextmanager
+def _warm() -> Generator[Zygote]:
+    """Keep all files in memory, know one certificate, and have a warm process to fork lives from.
 
-    Nobody here speaks TLS, and for a life they cost as much as a whole recovery.
+    Nobody here speaks TLS, and for a life all certificates of a machine cost as much as a whole recovery.
     """
-    os.environ |= {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
+    _in_memory()
+    with tempfile.TemporaryDirectory(prefix="effectd-") as folder:
+        if known := ssl.create_default_context().get_ca_certs(binary_form=True):
+            path = Path(folder) / "one.pem"
+            path.write_text(ssl.DER_cert_to_PEM_cert(known[0]), encoding="ascii")
+            os.environ["SSL_CERT_FILE"] = str(path)
+        zygote = Zygote(is_brisk=True)
+        try:
+            yield zygote
+        finally:
+            zygote.close()
+
+
+def _in_memory() -> None:
     if os.access(MEMORY, os.W_OK) and Path(MEMORY).is_dir():
         tempfile.tempdir = MEMORY
 
@@ -169,14 +196,10 @@ CONTROLS: Final = (
 
 def replay(scene: str, blows: Sequence[str]) -> Tally:
     """Fight one battle again."""
-    _settle_in()
 
     async def once(zygote: Zygote) -> Tally:
         ready = await prepare(zygote, BY_NAME[scene])
         return await fight(zygote, ready, [parse(text) for text in blows], strictly=True)
 
-    zygote = Zygote(is_brisk=True)
-    try:
+    with _warm() as zygote:
         return anyio.run(once, zygote)
-    finally:
-        zygote.close()
