@@ -40,8 +40,10 @@ from driver.conformance import world
 from driver.conformance.errors import AdapterEnded, AdapterGarbled, AdapterSilent
 from driver.conformance.verdict import Outcome
 
+START_S: Final = 60.0
+"""For the answer to `start`: a runtime may take its time, and a machine be busy."""
 PATIENCE_S: Final = 30.0
-"""For an answer, beyond what the verb itself waits for: a machine may be busy."""
+"""For any other answer, beyond what the verb itself waits for."""
 WORLD: Final = str(Path(world.__file__).resolve())
 LINE_MAX: Final = 1_048_576
 TAIL_MAX: Final = 2_000
@@ -86,7 +88,7 @@ class Subject:
         """Have the runtime started on its own folder `state`, with the world in `folder` as its tool."""
         argv = [sys.executable, "-I", "-S", WORLD, str(folder)]
         asked = {"state": str(state), "deadline_s": DEADLINE_S, "server": {"argv": argv}, "tools": TOOLS}
-        said = await self._ask("start", asked, PATIENCE_S)
+        said = await self._ask("start", asked, START_S)
         self.about = _about(said)
 
     @property

@@ -246,7 +246,7 @@ async def _killed(stage: Stage, tool: str) -> Found:
         if not await stage.world.until(lambda world: bool(world.entries(ITEM)), REACH_S):
             seen = await stage.seen(alive)
             return _found(stage, seen, frozenset({Harm.LOST_EFFECT}), exercised=False)
-        amid = await _running(alive)
+        amid = await _running(alive) and stage.world.went(ITEM, "silent")
     stage.world.goes(**{tool: "honest"})
     async with stage.life() as alive:
         return _found(stage, await stage.again(alive, tool, disturbed=True), exercised=amid)

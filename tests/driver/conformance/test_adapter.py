@@ -34,6 +34,6 @@ async def test_what_is_no_answer_is_garbled(tmp_path: Path, said: str) -> None:
 
 async def test_silence_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An adapter that never answers does not hold up the battery for ever."""
-    monkeypatch.setattr("driver.conformance.adapter.PATIENCE_S", 0.2)
+    monkeypatch.setattr("driver.conformance.adapter.START_S", 0.2)
     with pytest.raises(AdapterSilent):
         await start("import sys; sys.stdin.read()", tmp_path)

@@ -1,21 +1,74 @@
 """The battery judges a good client good, and a bad one bad, or says that it cannot."""
 
 import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from driver.cli.main import main
-from driver.conformance.battery import ADAPTERS, built_in, examine, self_check
-from driver.conformance.errors import SelfCheckFailed
+from driver.conformance.battery import ADAPTERS, MUST_FIND, built_in, examine, self_check
+from driver.conformance.cases import CASES
+from driver.conformance.certificate import Certificate
+from driver.conformance.errors import AdapterEnded, SelfCheckFailed
+from driver.conformance.ledger import World
 from driver.conformance.verdict import Harm, Seen
+from tests.peers import from_path
+
+FAULTLESS = ("timeout-after-commit", "error-after-commit", "declared-safe", "kill-after-effect")
+"""Cases that end soon where their fault never fires."""
+ANSWERS = Path(__file__).with_name("answers.mjs")
+
+SCRIPT = """
+import json, sys, time
+for line in sys.stdin:
+    verb = json.loads(line)["verb"]
+    if verb == "start":
+        print(json.dumps({"runtime": "script", "version": "1"}), flush=True)
+    elif verb == "deliver":
+        print(json.dumps({"accepted": True}), flush=True)
+    else:
+        {end}
+"""
+
+
+def script(end: str) -> Sequence[str]:
+    """Return an adapter that takes every command, and comes to this `end` when it is asked for an outcome."""
+    return (sys.executable, "-c", SCRIPT.replace("{end}", end))
+
+
+@pytest.fixture
+def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait only a little for what does not come."""
+    monkeypatch.setattr("driver.conformance.adapter.PATIENCE_S", 3)
+    for name in ("END_S", "REACH_S", "SEARCH_S", "SETTLE_S"):
+        monkeypatch.setattr(f"driver.conformance.cases.{name}", 0.1)
+
+
+@pytest.fixture
+def without_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every fault away: the world is honest, whatever a case asks of it."""
+    goes = World.goes
+
+    def honestly(self: World, **_: str) -> None:
+        goes(self)
+
+    monkeypatch.setattr(World, "goes", honestly)
+
+
+def verdicts(certificate: Certificate) -> dict[str, str]:
+    """Return what came of each case."""
+    return {one.case: one.verdict for one in certificate.cases}
 
 
 @pytest.mark.anyio
 async def test_a_certificate_says_what_was_seen() -> None:
     """Each case that was played stands in it, with its verdict, its harms and its counts."""
     said = (await examine("careful", built_in("careful"), cases=["honest"])).as_json()
-    assert json.loads(json.dumps(said)) == said
+    assert (said["runtime"], said["conforms"], said["passed"]) == ("careful client", True, 1)
     [case] = json.loads(json.dumps(said))["cases"]
     assert case | {"seconds": 0} == {
         "case": "honest",
@@ -28,10 +81,53 @@ async def test_a_certificate_says_what_was_seen() -> None:
     }
 
 
+@pytest.mark.anyio
+@pytest.mark.usefixtures("without_faults")
+async def test_a_fault_that_never_fires_proves_nothing() -> None:
+    """A case whose fault did not fire is not exercised, however well the client did (negative control)."""
+    said = await examine("careful", built_in("careful"), cases=FAULTLESS)
+    assert verdicts(said) == dict.fromkeys(FAULTLESS, "not_exercised")
+    assert not said.conforms, "and who has passed nothing does not conform"
+
+
+@pytest.mark.lane
+@pytest.mark.anyio
+@pytest.mark.usefixtures("without_faults")
+async def test_no_case_that_has_a_fault_is_passed_without_it() -> None:
+    """Only what needs no fault is exercised by an honest world: all else is seen to be missing."""
+    said = await examine("careful", built_in("careful"))
+    needs_none = {"honest", "key-distinctness", "restart-with-redelivery", "conflict-on-changed-arguments"}
+    assert verdicts(said) == {case: "passed" if case in needs_none else "not_exercised" for case in CASES}
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("briefly")
+async def test_who_does_nothing_passes_nothing() -> None:
+    """A client that takes every command and leaves it alone fails, or has not exercised the case."""
+    said = await examine("idle", built_in("idle"))
+    assert set(verdicts(said).values()) == {"failed", "not_exercised"}
+    assert not said.conforms
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("briefly")
+async def test_a_good_client_that_exercises_nothing_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The self-check wants every case passed by the good client: not exercised is not enough."""
+    monkeypatch.setattr("driver.conformance.battery.GOOD", "idle")
+    monkeypatch.setattr("driver.conformance.battery.MUST_FIND", {})
+    with pytest.raises(SelfCheckFailed, match="timeout-after-commit: not_exercised"):
+        await self_check()
+
+
+def test_the_bad_clients_show_a_harm_in_every_case() -> None:
+    """Between them the self-check finds each case able to fail."""
+    assert {case for must in MUST_FIND.values() for case in must} == set(CASES)
+
+
 @pytest.mark.lane
 @pytest.mark.anyio
 async def test_the_battery_judges_its_own_clients_rightly() -> None:
-    """The good client passes every case, and the bad one fails each in the way that it must."""
+    """The good client passes every case, and the bad ones fail each in the way that they must."""
     await self_check()
 
 
@@ -45,25 +141,75 @@ async def test_a_battery_without_its_rules_fails_its_self_check(monkeypatch: pyt
         return frozenset()
 
     monkeypatch.setattr("driver.conformance.cases.harms", blind)
-    with pytest.raises(SelfCheckFailed, match="kill-after-effect"):
+    with pytest.raises(SelfCheckFailed, match="reckless client in kill-after-effect"):
         await self_check()
 
 
-@pytest.mark.lane
 @pytest.mark.anyio
-async def test_effectd_conforms() -> None:
-    """The driver itself fails no case."""
-    certificate = await examine("effectd", built_in("effectd"))
-    assert certificate.conforms, certificate.as_json()
+@pytest.mark.usefixtures("briefly")
+async def test_a_subject_that_hangs_has_failed_the_case() -> None:
+    """Its silence is a harm, and no end of the battery: the next case is played."""
+    said = await examine("script", script("time.sleep(60)"), cases=["honest", "error-after-commit"])
+    assert [(one.verdict, one.harms, one.told) for one in said.cases] == [
+        ("failed", ("hang",), "running")
+    ] * 2
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("briefly")
+async def test_a_case_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However patient its waits are, a case ends at its limit, and is judged."""
+    monkeypatch.setattr("driver.conformance.cases.CASE_S", 5)
+    monkeypatch.setattr("driver.conformance.cases.END_S", 60)
+    said = await examine("script", script("time.sleep(60)"), cases=["honest"])
+    assert said.cases[0].harms == ("hang",)
+
+
+@pytest.mark.anyio
+async def test_a_subject_that_ends_by_itself_has_lost_the_command() -> None:
+    """A crash that nobody asked for is what the case is failed for."""
+    said = await examine("script", script("sys.exit(1)"), cases=["honest"])
+    assert said.cases[0].harms == ("lost_command",)
+
+
+@pytest.mark.anyio
+async def test_what_never_starts_is_not_judged() -> None:
+    """An adapter that ends before it has named its runtime is none: there is nothing to certify."""
+    with pytest.raises(AdapterEnded):
+        await examine("none", (sys.executable, "-c", "pass"), cases=["honest"])
+
+
+@pytest.mark.anyio
+async def test_somebody_who_waits_is_told_that_a_case_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its beginning, and again and again while it runs."""
+    monkeypatch.setattr("driver.conformance.battery.WATCH_S", 0.05)
+    heard: list[tuple[str, str, float]] = []
+
+    def watch(adapter: str, case: str, seconds: float) -> None:
+        heard.append((adapter, case, seconds))
+
+    await examine("careful", built_in("careful"), cases=["honest"], watch=watch)
+    assert {said[:2] for said in heard} == {("careful", "honest")}
+    assert heard[0][2] < heard[-1][2]
+
+
+@pytest.mark.anyio
+async def test_an_adapter_may_be_written_in_any_language() -> None:
+    """One in JavaScript, which remembers nothing, is judged like any other."""
+    cases = ["honest", "restart-with-redelivery"]
+    said = await examine("node", (from_path("node"), str(ANSWERS)), cases=cases)
+    assert said.runtime == "node"
+    assert verdicts(said) == {"honest": "passed", "restart-with-redelivery": "failed"}
 
 
 def test_the_command_line_prints_the_certificate_and_exits_by_it() -> None:
-    """0 where nothing failed, 1 where something did, and JSON with `--json`."""
+    """0 where nothing failed, 1 where something did, and JSON with `--json`, alone on standard output."""
     arguments = ["conformance", "in-memory", "--no-self-check", "--json", "--case"]
     good = CliRunner().invoke(main, [*arguments, "honest"])
     bad = CliRunner().invoke(main, [*arguments, "conflict-on-changed-arguments"])
     assert (good.exit_code, bad.exit_code) == (0, 1)
     assert json.loads(bad.stdout)["cases"][0]["harms"] == ["conflict_ignored"]
+    assert json.loads(bad.stdout)["self_checked"] is False
 
 
 def test_an_adapter_that_is_none_is_a_mistake_in_the_call() -> None:
@@ -71,3 +217,11 @@ def test_an_adapter_that_is_none_is_a_mistake_in_the_call() -> None:
     said = CliRunner().invoke(main, ["conformance", "no-such-program"])
     assert said.exit_code == 2
     assert all(name in said.output for name in ADAPTERS)
+
+
+def test_an_adapter_that_breaks_is_named_with_its_last_words() -> None:
+    """Nothing can be said of it, which is exit code 1, and no traceback of ours."""
+    python = shutil.which("python3")
+    said = CliRunner().invoke(main, ["conformance", f"{python} -c 'exit(\"the reason\")'", "--no-self-check"])
+    assert said.exit_code == 1
+    assert "the reason" in said.output
