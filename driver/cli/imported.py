@@ -26,6 +26,16 @@ _FATES: Final = {
 }
 
 
+_RUN: Final = (
+    "Each window of the client is a run of its own, and goes on with what an earlier one from the same "
+    "folder left open: a call that may have happened is not made twice."
+)
+_NAMED: Final = (
+    "--run names one piece of work, of one window at a time. Change it for the next piece, in which an equal "
+    "call is a new one."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A configuration that was written; `answers` are those of the servers that were asked."""
@@ -35,6 +45,7 @@ class Written:
     plan: Plan
     answers: Mapping[str, Answer]
     block: str
+    run_id: str | None
 
     @property
     def whole(self) -> bool:
@@ -54,7 +65,7 @@ def lines(written: Written) -> Iterator[RenderableType]:
     if any(answer.error is not None for answer in written.answers.values()):
         yield Text("To see why a server does not answer, start it by hand: what it prints is not shown here.")
     yield Text(f"\nIn the client's file, put this in place of the servers above:\n\n{written.block}\n")
-    yield Text("--run names one piece of work: equal calls are told apart by it. Change it for the next one.")
+    yield Text(_RUN if written.run_id is None else _NAMED)
     yield Text(f"\nNext:\n\n{_next(written)}")
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import anyio
 import click
@@ -39,9 +39,6 @@ from driver.importing.shapes import Document, read_document
 
 if TYPE_CHECKING:
     from driver.cli.asking import Listed
-
-RUN: Final = "work-1"
-"""The run in the block for the client, unless another is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +108,8 @@ class _Target:
     "--run",
     "run_id",
     type=RunName(),
-    default=RUN,
-    show_default=True,
     metavar="RUN",
-    help="The run in the lines for the client.",
+    help="A run to name in the lines for the client. Default: none, and each start has one of its own.",
 )
 @click.option("--force", is_flag=True, help="Replace what is there already.")
 @click.pass_context
@@ -126,7 +121,7 @@ def init(
     state_dir: Path | None,
     runtime_dir: Path | None,
     skip: tuple[str, ...],
-    run_id: str,
+    run_id: str | None,
     **switches: bool,
 ) -> None:
     """Make a configuration from that of an MCP client, and say what to put into the client.
@@ -141,7 +136,7 @@ def init(
     be taken over; 2 when nothing was written.
     """
     target = _Target(
-        config=(config_file or _default_config()).absolute(),
+        config=(config_file or default_config()).absolute(),
         state_dir=state_dir,
         runtime_dir=runtime_dir,
         force=switches["force"],
@@ -151,9 +146,15 @@ def init(
         answers = _write(plan, target, switches)
     except ImportRefused as error:
         raise Misconfigured(error) from error
-    argv = (_program(), "mcp", "--config", str(target.config), "--run", run_id)
+    named = () if run_id is None else ("--run", run_id)
+    argv = (_program(), "mcp", "--config", str(target.config), *named)
     written = imported.Written(
-        config=target.config, secrets=target.secrets, plan=plan, answers=answers, block=block(plan.form, argv)
+        config=target.config,
+        secrets=target.secrets,
+        plan=plan,
+        answers=answers,
+        block=block(plan.form, argv),
+        run_id=run_id,
     )
     show(imported.lines(written))
     ctx.exit(EXIT_DONE if written.whole else EXIT_REFUSED)
@@ -236,8 +237,8 @@ def _written(given: Path | None, default: str | None) -> str | None:
     return default if given is None else str(given.absolute())
 
 
-def _default_config() -> Path:
-    """For root that of the system, for anyone else one in the home folder."""
+def default_config() -> Path:
+    """Return what is written where nobody says: for root the system's, for others one in the home folder."""
     if os.geteuid() == 0:
         return DEFAULT_PATH
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 as above

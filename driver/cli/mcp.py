@@ -5,6 +5,8 @@ more: an agent waits for this to start. So the configuration is not validated he
 is where the sockets are, and whether there is a gateway; the daemon has validated it, or does not run.
 """
 
+import hashlib
+import os
 import re
 import sys
 import tomllib
@@ -21,6 +23,7 @@ from driver.config.places import RUNTIME_DIR
 from driver.config.sockets import GATEWAY_SOCKET
 from driver.gateway.relay import Relay, RelaySettings
 from driver.gateway.stdio import Input, Output
+from driver.gateway.wire import run_prefix
 
 RUN_VARIABLE: Final = "EFFECTD_RUN"
 
@@ -48,7 +51,8 @@ class RunName(click.ParamType[str]):
     envvar=RUN_VARIABLE,
     show_envvar=True,
     metavar="RUN",
-    help="The run that all calls belong to. Default: one of its own for each start.",
+    help="The run that all calls belong to. Default: one of its own for each start, which continues what an "
+    "earlier one from the same folder left open.",
 )
 @click.option(
     "--resumes",
@@ -70,17 +74,28 @@ def mcp(config_file: Path, run_id: str | None, resumes: tuple[str, ...], socket:
     ([gateway] in the configuration), and reconnects when the daemon restarts. A call that was under way then
     is answered with what became of it.
 
-    Run names group an agent's calls: an equal call that may have happened is refused within one. Give a run
-    that outlives the agent's own restarts, and name it with --resumes when a new one goes on with its work.
+    A run groups an agent's calls: an equal call that may have happened is refused within one. Without --run
+    each start has one of its own, and continues earlier ones from the same folder in which something is open.
+    A run that is named is one agent's at a time; --resumes names runs whose work it goes on with.
     """
     path = socket or _socket(config_file)
-    settings = RelaySettings(socket=path, run_id=run_id or f"mcp-{uuid4().hex}", resumes=resumes)
-    anyio.run(_carry, settings)
+    place = None if run_id else _place()
+    own = run_id or f"{run_prefix(place or '')}{uuid4().hex}"
+    anyio.run(_carry, RelaySettings(socket=path, run_id=own, resumes=resumes, place=place))
 
 
 async def _carry(settings: RelaySettings) -> None:
     # nothing else may write there: a client would take it for a message
     await Relay(settings, Input(sys.stdin.fileno()), Output(sys.stdout.fileno())).run()
+
+
+def _place() -> str:
+    """Return what names the folder, for this user."""
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - as it is, be it gone or not
+    except FileNotFoundError:
+        folder = ""
+    return hashlib.sha256(f"{os.getuid()}\0{folder}".encode(errors="surrogateescape")).hexdigest()[:12]
 
 
 def _socket(config_file: Path) -> Path:

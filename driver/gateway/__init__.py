@@ -44,7 +44,7 @@ refused with the state and the result of its twin, as it is while the twin runs 
     passing    resources and prompts, for reading            own       `effectd__…`: tools of our own
     calls      a call from its arrival to its answer         waiting   those that wait, and what they hear
     asking     a call, and what the journal says of it       runs      who may speak for a run
-    twins      equal calls that were made before
+    twins      equal calls that were made before             predecessors  runs that one continues by itself
     outcomes   what a call came to                           answers   outcomes as tool results
     words      what a model is told                          limits    every bound
     approvals  asking a person, in the client too            errors    what keeps it from starting

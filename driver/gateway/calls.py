@@ -25,6 +25,7 @@ from driver.gateway.answers import Reading, result_of
 from driver.gateway.asking import Asked, before, decision_about, frame_of, of_record, outcome_of
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
+from driver.gateway.predecessors import left_open
 from driver.gateway.runs import Claims, Speaker
 from driver.gateway.sources import Sources
 from driver.gateway.twins import DELIVERED, Deliveries, attached, undelivered
@@ -132,7 +133,7 @@ class Calls:
         if objection is not None:
             self.tally.refused += 1
             return Given(result=await self._tell(objection, asked.tool))
-        if not self.claims.take(asked.speaker):
+        if not await self.claims.wait_and_take(asked.speaker, self._limits.handover_s):
             self.tally.refused += 1
             return Given(result=await self._tell(_taken(asked.speaker), asked.tool))
         try:
@@ -143,6 +144,11 @@ class Calls:
     async def journal_id(self) -> JournalId:
         """Return which journal this is."""
         return await self._sources.journal.read(lambda view: view.journal_id)
+
+    async def predecessors(self, place: str) -> tuple[RunId, ...]:
+        """Return the runs that were begun from a place, and that one from there continues."""
+        find = partial(left_open, place=place, taken=self.claims.holds, delivered=self._deliveries)
+        return await self._sources.journal.read(find)
 
     def delivered(self, given: Delivered) -> None:
         """Note, lazily, that the agent has an answer: an equal call is a new one from then on.
@@ -249,8 +255,8 @@ class Calls:
         self, view: View, asked: Asked, runs: tuple[RunId, ...], digests: tuple[Digest, ...]
     ) -> tuple[Outcome | None, bool]:
         """Return what stands for the call, and whether its run is a new one. In the journal's thread."""
-        if view.run(asked.speaker.run_id) is None:
-            return None, not asked.speaker.resumes
+        if view.run(asked.speaker.run_id) is None and not asked.speaker.resumes:
+            return None, True
         if view.command(asked.command_id) is not None or view.tombstone(asked.command_id) is not None:
             return None, False  # it was taken in another life of the daemon, and is answered from there
         everywhere = tuple(dict.fromkeys((*runs, *view.resumed(asked.speaker.run_id))))
@@ -397,7 +403,8 @@ class Calls:
 def _taken(speaker: Speaker) -> NotTaken:
     message = (
         f"Another gateway serves run {speaker.run_id} now, and two agents with one run would take each "
-        "other's calls for their own: give this one a run of its own (effectd mcp --run), or end the other."
+        "other's calls for their own. Start this one without --run, or with a name of its own, or end the "
+        "other."
     )
     return NotTaken(code="run_in_use", message=message)
 

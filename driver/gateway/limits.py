@@ -14,6 +14,8 @@ class GatewayLimits:
     """Relays at once: one for each agent."""
     greeting_s: float = 10.0
     """From a connection to its greeting."""
+    handover_s: float = 3.0
+    """How long a call waits for its run, where another relay has it that may be about to end."""
     arguments_bytes_max: int = 1_048_576
     """The arguments of one call, as JSON: what a frame of the control protocol may hold too."""
     calls_max: int = 1_024

@@ -21,7 +21,7 @@ refused. A call that may have been sent waits for `away_s`.
 import math
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -40,6 +40,7 @@ from driver.gateway.wire import (
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
     Greeting,
+    Json,
     Message,
     is_id,
     line,
@@ -78,6 +79,8 @@ class RelaySettings:
     socket: Path
     run_id: str
     resumes: tuple[str, ...] = ()
+    place: str | None = None
+    """Where it was started, where nobody named a run: it continues what was left open from there."""
     down_s: float = 5.0
     """How long a request that was never sent waits for a daemon."""
     away_s: float = 300.0
@@ -89,7 +92,9 @@ class Relay:
 
     def __init__(self, settings: RelaySettings, client_in: Input, client_out: Output) -> None:
         self._settings = settings
-        self._greeting = Greeting(instance=uuid4().hex, run_id=settings.run_id, resumes=settings.resumes)
+        self._greeting = Greeting(
+            instance=uuid4().hex, run_id=settings.run_id, resumes=settings.resumes, place=settings.place
+        )
         self._in = client_in
         self._out = client_out
         self._ledger = Ledger()
@@ -272,8 +277,16 @@ class Relay:
         if "refused" in said:
             raise NotServed(str(said["refused"]), str(said.get("message")))
         lines.bytes_max = ANSWER_BYTES_MAX
+        self._resume_from(said.get("resumes"))
         journal_id = said.get("journal_id")
         return lines, journal_id if isinstance(journal_id, str) else None
+
+    def _resume_from(self, runs: Json) -> None:
+        """Continue the runs that the daemon says, from now on: a call has to stay the same on all links."""
+        if self._greeting.place is None:
+            return
+        found = tuple(run for run in runs if isinstance(run, str)) if isinstance(runs, list) else ()
+        self._greeting = replace(self._greeting, place=None, resumes=(*self._greeting.resumes, *found))
 
     async def _serve(self, connection: Connection, lines: Lines, journal_id: str | None) -> None:
         self._links += 1

@@ -1,9 +1,11 @@
 """Who speaks, for which run, and that only one does at a time.
 
-Part of `driver.gateway`; imports the store's values.
+Part of `driver.gateway`; imports anyio and the store's values.
 """
 
 from dataclasses import dataclass, field
+
+import anyio
 
 from store.records import RunId
 
@@ -26,6 +28,22 @@ class Claims:
 
     def __init__(self) -> None:
         self._held: dict[RunId, _Claim] = {}
+        self._given = anyio.Event()
+
+    def holds(self, run_id: RunId) -> bool:
+        """Whether somebody has the run."""
+        return run_id in self._held
+
+    async def wait_and_take(self, speaker: Speaker, patience_s: float) -> bool:
+        """Take the run as `take` does; where another one has it, wait a moment until that one has gone.
+
+        A client that starts its server anew does not always wait for the end of the one before.
+        """
+        with anyio.move_on_after(patience_s):
+            while not self.take(speaker):
+                await self._given.wait()
+            return True
+        return False
 
     def take(self, speaker: Speaker) -> bool:
         """Take the run once more for this speaker; False where another one has it."""
@@ -41,6 +59,8 @@ class Claims:
         claim.count -= 1
         if claim.count == 0:
             del self._held[speaker.run_id]
+            self._given.set()
+            self._given = anyio.Event()
 
 
 @dataclass(slots=True)

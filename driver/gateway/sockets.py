@@ -6,6 +6,7 @@ composition root, and so is the word about who is at the other end.
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -34,6 +35,7 @@ from driver.gateway.connection import Connection
 from driver.gateway.front import Front
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.lines import HEAD_BYTES, Lines, LineTooLong
+from driver.gateway.predecessors import is_place
 from driver.gateway.runs import Speaker
 from driver.gateway.wire import (
     ANSWER_BYTES_MAX,
@@ -104,6 +106,11 @@ class Sockets:
                 return None
             ready: Message = {"effectd": "gateway", "version": VERSION}
             ready["journal_id"] = await self._calls.journal_id()
+            if greeting.place is not None:
+                left = await self._calls.predecessors(greeting.place)
+                left = left[: RESUMES_MAX - len(greeting.resumes)]
+                greeting = replace(greeting, resumes=(*greeting.resumes, *left))
+                ready["resumes"] = list(left)
             await connection.send(line(ready))
             return _speaker(greeting, uid)
         finally:
@@ -129,6 +136,9 @@ class Sockets:
                 "a run is named by 1 to 128 characters of A-Z a-z 0-9 . _ : -, and at most 64 are resumed"
             )
             await _refuse(connection, "run", message)
+            return None
+        if greeting.place is not None and not is_place(greeting.place):
+            await _refuse(connection, "greeting", "a place is 12 hex digits")
             return None
         return greeting
 

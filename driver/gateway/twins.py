@@ -79,11 +79,16 @@ def undelivered(
     `delivered` are those whose note is not in the journal yet. Whatever guards by itself is the engine's.
     """
     newest = next(iter(_calls(view, runs, digests)), None)
-    if newest is None or newest.guards or newest.state not in _TELLS:
-        return None
-    if newest.command_id in delivered or _is_delivered(view, newest.command_id):
+    if newest is None or newest.guards or not is_undelivered(view, newest, delivered):
         return None
     return newest
+
+
+def is_undelivered(view: View, call: OperationRecord, delivered: Container[CommandId]) -> bool:
+    """Whether a call has an answer that its agent would call again after, not having heard it."""
+    if call.state not in _TELLS or call.command_id in delivered:
+        return False
+    return not _is_delivered(view, call.command_id)
 
 
 def attached(

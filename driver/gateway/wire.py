@@ -7,7 +7,9 @@ A connection begins with one line each way. The relay says whom it speaks for:
     {"effectd": "gateway", "version": 1, "instance": "…", "run_id": "…", "resumes": ["…"]}
 
 and the daemon that it listens (`{"effectd": "gateway", "version": 1, "journal_id": "…"}`), or why not (with
-`refused` and `message`). Behind that go MCP's own JSON-RPC messages, one a line.
+`refused` and `message`). A relay whose run nobody named says with `place` where it was started, and is told
+with `resumes` which runs from there it continues; from then on it says that itself. Behind that go MCP's own
+JSON-RPC messages, one a line.
 """
 
 import json
@@ -52,23 +54,23 @@ class Greeting:
     instance: str
     run_id: str
     resumes: tuple[str, ...] = ()
+    place: str | None = None
 
     def line(self) -> bytes:
         """Return it as the first line of a connection."""
-        return line(
-            {
-                "effectd": "gateway",
-                "version": VERSION,
-                "instance": self.instance,
-                "run_id": self.run_id,
-                "resumes": list(self.resumes),
-            }
-        )
+        said: Message = {
+            "effectd": "gateway",
+            "version": VERSION,
+            "instance": self.instance,
+            "run_id": self.run_id,
+            "resumes": list(self.resumes),
+        }
+        return line(said if self.place is None else {**said, "place": self.place})
 
 
 def read_greeting(data: bytes) -> Greeting | None:
     """Return the greeting that a line is; None where it is none, or one of another version."""
-    message = read(data)
+    message = read(data) or {}
     match message:
         case {
             "effectd": "gateway",
@@ -77,9 +79,20 @@ def read_greeting(data: bytes) -> Greeting | None:
             "run_id": str() as run_id,
             "resumes": list() as resumes,
         } if all(isinstance(run, str) for run in resumes):
-            return Greeting(instance=instance, run_id=run_id, resumes=tuple(map(str, resumes)))
+            place = message.get("place")
+            return Greeting(
+                instance=instance,
+                run_id=run_id,
+                resumes=tuple(map(str, resumes)),
+                place=place if isinstance(place, str) else None,
+            )
         case _:
             return None
+
+
+def run_prefix(place: str) -> str:
+    """Return what the runs begin with that were begun from a place, and that nobody named."""
+    return f"mcp-{place}-"
 
 
 def line(message: Message) -> bytes:

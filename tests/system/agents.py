@@ -23,6 +23,7 @@ EFFECTD: Final = str(Path(sys.executable).parent / "effectd")
 OPERATION_ID: Final = "dev.effectd/operation-id"
 OUTCOME: Final = "dev.effectd/outcome"
 REPLAYED: Final = "dev.effectd/replayed"
+CODE: Final = "dev.effectd/code"
 
 
 @dataclass(frozen=True, slots=True)

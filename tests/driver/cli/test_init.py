@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from driver.cli.init import default_config
 from driver.config.load import load
 from driver.config.models import Config
 from driver.config.providers import McpProviderTable
@@ -71,7 +72,7 @@ def test_a_client_that_works_becomes_a_configuration_that_does(tmp_path: Path) -
     block = json.loads(done.stdout[done.stdout.index("\n{") : done.stdout.rindex("\n}") + 2])
     entry = block["mcpServers"]["effectd"]
     assert Path(entry["command"]).name == "effectd"
-    assert entry["args"] == ["mcp", "--config", str(tmp_path / "made" / "effectd.toml"), "--run", "work-1"]
+    assert entry["args"] == ["mcp", "--config", str(tmp_path / "made" / "effectd.toml")]
     assert f"export EFFECTD_CONFIG={tmp_path / 'made' / 'effectd.toml'}" in done.stdout
     checked = subprocess.run(
         [EFFECTD, "check", "--connect", "--config", tmp_path / "made" / "effectd.toml"],
@@ -195,7 +196,41 @@ def test_folders_and_the_run_are_where_one_says(tmp_path: Path) -> None:
     done = init(tmp_path, {"a": {"command": "x"}}, "--no-connect", *options)
     driver = made(tmp_path).driver
     assert (driver.state_dir, driver.runtime_dir) == (tmp_path / "s", tmp_path / "r")
-    assert '"mine"' in done.stdout
+    assert '"--run",\n        "mine"' in done.stdout
+
+
+def test_without_a_name_for_the_configuration_it_goes_to_the_users_own_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`~/.config`, or where the environment says that such files are kept; for root the system's."""
+    monkeypatch.setenv("HOME", "/home/mia")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert default_config() == Path("/home/mia/.config/effectd/effectd.toml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/home/mia/conf")
+    assert default_config() == Path("/home/mia/conf/effectd/effectd.toml")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert default_config() == Path("/etc/effectd/effectd.toml")
+
+
+def test_the_environment_may_name_the_configuration(tmp_path: Path) -> None:
+    """As it does for every other command; state and sockets get their places beside it."""
+    named = tmp_path / "named" / "mine.toml"
+    source = tmp_path / "client.json"
+    source.write_text(json.dumps({"mcpServers": {"a": {"command": "x", "env": {"TOKEN": CANARY}}}}))
+    done = subprocess.run(
+        [EFFECTD, "init", "--from", source, "--no-connect"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "EFFECTD_CONFIG": str(named)},
+    )
+    assert done.returncode == 0, done.stderr
+    driver = load(named).driver
+    assert (driver.state_dir, driver.runtime_dir) == (named.parent / "state", named.parent / "run")
+    assert (named.parent / "mine.secrets" / "a.TOKEN").read_text().strip() == CANARY
+    assert {path.name for path in tmp_path.iterdir()} == {"named", "client.json"}
 
 
 def test_a_folder_whose_sockets_would_have_too_long_a_path_is_refused_before_anything(tmp_path: Path) -> None:

@@ -1,0 +1,151 @@
+"""Which run an agent's calls belong to, where nobody names one, and whose it is at a time."""
+
+import os
+import signal
+from typing import Any, Final
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from tests.system.agents import CODE, EFFECTD, Agent, Told, agent
+from tests.system.sandbox import Sandbox, sandbox
+from tests.system.zygote import Zygote
+
+pytestmark = [pytest.mark.anyio, pytest.mark.kill]
+
+GATEWAY: Final[dict[str, Any]] = {"gateway": {}}
+
+
+def folder(made: Sandbox, name: str) -> tuple[str, ...]:
+    """Return what starts a relay in a folder of this name, and says its process id."""
+    place = made.root / name
+    place.mkdir(exist_ok=True)
+    script = f'cd "{place}" && echo $$ > pid && exec "{EFFECTD}" mcp "$@"'
+    return ("sh", "-c", script, "sh")
+
+
+def pid_of(made: Sandbox, name: str) -> int:
+    """Return the process id of the relay that was started last in a folder."""
+    return int((made.root / name / "pid").read_text())
+
+
+async def run_of(made: Sandbox, told: Told) -> str:
+    """Return the run of the operation that an answer is about."""
+    found: str = (await made.operation(told.operation_id))["run_id"]
+    return found
+
+
+async def ask(one: Agent, found: list[Told], tool: str, arguments: dict[str, Any]) -> None:
+    """Add what a call is answered with."""
+    found.append(await one.call(tool, **arguments))
+
+
+async def lose(one: Agent, tool: str, arguments: dict[str, Any]) -> None:
+    """Make a call whose answer is not heard, since the relay is killed."""
+    with pytest.raises(MCPError):
+        await one.call(tool, **arguments)
+
+
+async def test_two_windows_in_one_folder_have_a_run_each(zygote: Zygote) -> None:
+    """With the very same lines in the client both work at once, and neither is in the other's way."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        await made.start().ready()
+        program = folder(made, "shop")
+        async with agent(made, None, program=program) as one, agent(made, None, program=program) as other:
+            told = [await window.call("counter__count", n=1) for window in (one, other)]
+        runs = [await run_of(made, item) for item in told]
+        assert [item.outcome for item in told] == ["succeeded", "succeeded"]
+        assert len(set(runs)) == 2
+        assert len({run.rpartition("-")[0] for run in runs}) == 1, "they say which folder it was"
+
+
+async def test_a_client_that_starts_anew_does_not_repeat_what_may_have_happened(zygote: Zygote) -> None:
+    """Its new run continues the one that was left open in this folder, and no other folder's."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        life = made.start(kill_at="dispatch.answered")
+        await life.ready()
+        found: list[Told] = []
+        async with agent(made, None, program=folder(made, "shop")) as one, anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
+            assert await life.exit_code() < 0
+            await made.start().ready()
+        async with agent(made, None, program=folder(made, "shop")) as anew:
+            equal = await anew.call("counter__count", n=1)
+            shown = await anew.call("effectd__operation", operation_id=equal.operation_id)
+            other = await anew.call("counter__count", n=2)
+        async with agent(made, None, program=folder(made, "elsewhere")) as stranger:
+            unrelated = await stranger.call("counter__count", n=1)
+        assert (equal.outcome, equal.meta[CODE]) == ("refused", "lookalike_unsettled")
+        assert equal.operation_id == found[0].operation_id
+        assert shown.content["state"] == "unknown"
+        assert (other.outcome, unrelated.outcome) == ("succeeded", "succeeded")
+        assert len(made.effects()) == 3
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_an_answer_that_a_killed_client_never_heard_guards_in_the_next_one(
+    zygote: Zygote, restarted: bool
+) -> None:
+    """It is told what came of it, with the result, whether the daemon remembers it or its journal does."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        life = made.start()
+        await life.ready()
+        gate = made.root / "gate"
+        arguments = {"n": 1, "until": str(gate)}
+        async with agent(made, None, program=folder(made, "shop")) as one, anyio.create_task_group() as tasks:
+            tasks.start_soon(lose, one, "counter__slow", arguments)
+            await made.effects_reach(1)
+            os.kill(pid_of(made, "shop"), signal.SIGKILL)
+            await life.told("gateway_disconnected")
+        gate.touch()
+        await made.events_until(lambda event: event["kind"] == "operation.succeeded")
+        if restarted:
+            await life.kill()
+            await made.start().ready()
+        async with agent(made, None, program=folder(made, "shop")) as anew:
+            equal = await anew.call("counter__slow", **arguments)
+            again = await anew.call("counter__slow", **arguments)
+        assert (equal.outcome, equal.meta[CODE]) == ("refused", "answer_undelivered")
+        assert '"count": 1' in equal.text.replace('"count":1', '"count": 1')
+        assert again.outcome == "succeeded", "it was told, and may want a second one"
+        assert len(made.effects()) == 2
+
+
+async def test_a_run_in_which_nothing_is_open_is_not_continued(zygote: Zygote) -> None:
+    """What may be made once in a run may be made in the next one: a new start is a new piece of work."""
+    tables = {**GATEWAY, "providers__counter__tools__count": {"identical": "once-per-run"}}
+    async with sandbox(zygote, None, **tables) as made:
+        await made.start().ready()
+        async with agent(made, None, program=folder(made, "shop")) as one:
+            told = [await one.call("counter__count", n=1) for _ in range(2)]
+        async with agent(made, None, program=folder(made, "shop")) as anew:
+            told.append(await anew.call("counter__count", n=1))
+        assert [item.outcome for item in told] == ["succeeded", "refused", "succeeded"]
+
+
+async def test_a_named_run_is_its_next_relays_once_the_one_before_is_killed(zygote: Zygote) -> None:
+    """Nothing has to expire: who speaks for a run is whoever is connected."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        await made.start().ready()
+        async with agent(made, "mine", program=folder(made, "shop")) as one:
+            await one.call("counter__count", n=1)
+            os.kill(pid_of(made, "shop"), signal.SIGKILL)
+            async with agent(made, "mine") as anew:
+                told = await anew.call("counter__count", n=2)
+        assert told.outcome == "succeeded"
+
+
+async def test_a_call_waits_a_moment_for_a_relay_that_is_about_to_end(zygote: Zygote) -> None:
+    """A client may start its server anew before the one before has gone."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        life = made.start()
+        await life.ready()
+        found: list[Told] = []
+        async with agent(made, "mine", program=folder(made, "shop")) as one:
+            await one.call("counter__count", n=1)
+            async with agent(made, "mine") as anew, anyio.create_task_group() as tasks:
+                await anew.tools()
+                tasks.start_soon(ask, anew, found, "counter__count", {"n": 2})
+                os.kill(pid_of(made, "shop"), signal.SIGTERM)
+        assert [told.outcome for told in found] == ["succeeded"]
