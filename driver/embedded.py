@@ -29,6 +29,18 @@ class EmbeddedServer(Server):
         """Leave the process's signals alone."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen; what is sent in two pieces goes out as two, and at once.
+
+        asyncio sees to that only where a socket was made for the protocol TCP by its number. Else the second
+        piece of an answer (uvicorn writes the head and the body) waits until the peer acknowledges the first,
+        which it puts off for 40 ms. Connections get the option from their listener.
+        """
+        for listener in sockets or ():
+            if listener.family in (socket.AF_INET, socket.AF_INET6):
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await super().startup(sockets=sockets)
+
     async def serve_on(
         self, listener: socket.socket, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
