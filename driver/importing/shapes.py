@@ -35,6 +35,7 @@ _INSIDE: Final = ("command", "url", "httpUrl", "serverUrl")
 """What only a server's own table has."""
 _TOML: Final = ".toml"
 _SUFFIXES: Final = (_TOML, ".json", ".jsonc")
+_YAML: Final = (".yaml", ".yml")
 _LOCAL_OR_REMOTE: Final = ("local", "remote")
 
 
@@ -74,7 +75,8 @@ class _Found:
 def read_document(text: str, path: Path) -> Document:
     """Return the servers in `text`, the content of the file at `path`.
 
-    Raises `SourceUnreadable` where it is neither JSON nor TOML, and `SourceInvalid` where it has no servers.
+    Raises `SourceUnreadable` where it is neither JSON nor TOML, YAML for example, and `SourceInvalid` where
+    it has no servers.
     """
     top = _top(text, path)
     found = list(_found(top))
@@ -86,6 +88,12 @@ def read_document(text: str, path: Path) -> Document:
 
 
 def _top(text: str, path: Path) -> Mapping[str, object]:
+    if _is_yaml(text, path):
+        raise SourceUnreadable(
+            path,
+            "is YAML, of which some clients have files; it is not read here: write its servers as JSON, "
+            '{"mcpServers": {"NAME": {"command": …, "args": […]}}}, into a file, and name that one',
+        )
     if _is_toml(text, path):
         return _toml(text, path)
     try:
@@ -95,6 +103,11 @@ def _top(text: str, path: Path) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise SourceInvalid(path, [_nothing_found()])
     return cast("Mapping[str, object]", value)
+
+
+def _is_yaml(text: str, path: Path) -> bool:
+    """As its name says, unless it is JSON, which is YAML too."""
+    return path.suffix.lower() in _YAML and not text.lstrip().startswith("{")
 
 
 def _is_toml(text: str, path: Path) -> bool:

@@ -227,6 +227,12 @@ def test_the_inner_part_alone() -> None:
         ("a", "a = 1\na = 2", "is no TOML"),
         ("a.toml", f"a = {'[' * 100_000}", "is no TOML"),
         ("a.toml", f"a = {'9' * 5_000}", "is no TOML: it has a number of very many digits"),
+        (
+            "config.yaml",
+            "extensions:\n  mail:\n    cmd: mail-mcp\n",
+            "is YAML, of which some clients have files",
+        ),
+        ("config.yml", "mcpServers:\n  - name: mail\n", "write its servers as JSON"),
     ],
 )
 def test_what_is_neither_json_nor_toml_is_refused(name: str, text: str, expected: str) -> None:
@@ -234,6 +240,12 @@ def test_what_is_neither_json_nor_toml_is_refused(name: str, text: str, expected
     with pytest.raises(SourceUnreadable) as refused:
         planned(text, Path("/home/mia") / name)
     assert expected in str(refused.value)
+
+
+def test_json_is_read_whatever_its_file_is_called() -> None:
+    """It is YAML, too."""
+    made = planned('{"mcpServers": {"mail": {"command": "mail-mcp"}}}', Path("/home/mia/config.yaml"))
+    assert set(made.providers) == {"mail"}
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "3", '{"mcpServers": {}}', '{"theme": "dark"}', "a = 1"])
