@@ -16,7 +16,6 @@ class Balance(Tally):
     """A tally, and its figures."""
 
     figures: Counter[str] = field(default_factory=Counter[str])
-    lacking: list[str] = field(default_factory=list[str])
 
     def took(self, began: float) -> None:
         """Note how long something took that began then."""

@@ -8,8 +8,8 @@ slow cables.
 import ctypes
 import os
 import subprocess
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,6 +57,11 @@ class Cottage:
     def wrapper(self) -> Sequence[str]:
         """The command line under which a program runs there."""
         return ("ip", "netns", "exec", self.name)
+
+    @asynccontextmanager
+    async def way(self, port: int) -> AsyncGenerator[int]:
+        """Yield the port at which this one of the plane's side is reached: all lies in the network."""
+        yield port
 
     def drop(self, *chains: str, share: float = 1.0) -> None:
         """Drop packets: OUTPUT, those of the daemon; INPUT, those to it."""

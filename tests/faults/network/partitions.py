@@ -1,6 +1,7 @@
 """Networks that carry nothing, or one way only, or little; peers that stand still. Part of `network`.
 
-A real daemon lives in a network namespace of its own (`countryside`). While it works for the plane,
+A real daemon lives in a network namespace of its own (`countryside`), or behind a gate where this machine has
+none (`gate`). While it works for the plane,
 something happens to the network or to one of the two; the plane goes on giving commands meanwhile, and
 somebody on the daemon's own machine, too. The daemon notices a dead link within `dead_after_s` and a little
 more, comes back when it can, and delivers all: nothing is executed twice, nothing is lost, and the journal
@@ -13,7 +14,7 @@ import random
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
@@ -25,6 +26,7 @@ from anyio.abc import Process
 
 from tests.faults.network.balance import HANG_S, Balance
 from tests.faults.network.countryside import Cottage, cottage, leave
+from tests.faults.network.gate import Gate
 from tests.faults.network.station import leaves, port_of
 from tests.system.audit import key_of, must_hold
 from tests.system.plane import ScriptedPlane, call, scripted_plane
@@ -42,7 +44,7 @@ LETTERS: Final = 12
 class Place:
     """A daemon, its plane, and the network between them."""
 
-    home: Cottage
+    home: Cottage | Gate
     plane: ScriptedPlane
     made: Sandbox
     life: Life
@@ -107,6 +109,7 @@ class Place:
             await plane.until(lambda: are_here() or len(plane.hellos) > hellos)  # noqa: B023 - asked now
 
 
+Home: TypeAlias = AbstractContextManager[Cottage | Gate]
 Trouble: TypeAlias = Callable[[Place], Awaitable[None]]
 
 
@@ -206,13 +209,14 @@ OTHERS: Final[Mapping[str, Trouble]] = MappingProxyType(
 ALL: Final = MappingProxyType({**ALWAYS, **OTHERS})
 
 
-def work(seed: int, wanted: int, until_s: float) -> Balance:
+def work(seed: int, wanted: int, until_s: float, *, in_networks: bool) -> Balance:
     """Bring so many partitions about, those of each run first; then random ones, while there is time."""
-    leave()
-    return anyio.run(_work, seed, wanted, monotonic() + until_s)
+    if in_networks:
+        leave()
+    return anyio.run(_work, seed, wanted, monotonic() + until_s, in_networks)
 
 
-async def _work(seed: int, wanted: int, until: float) -> Balance:
+async def _work(seed: int, wanted: int, until: float, in_networks: bool) -> Balance:
     balance, chance = Balance(), random.Random(seed)
     plans = [[name] for name in ALWAYS]
     plans += [chance.choices(tuple(ALL), k=chance.randint(1, 3)) for _ in range(wanted - len(plans))]
@@ -221,37 +225,38 @@ async def _work(seed: int, wanted: int, until: float) -> Balance:
     try:
         async with anyio.create_task_group() as tasks:
             for number, plan in enumerate(plans):
-                await gate.acquire_on_behalf_of(number)
+                await gate.acquire_on_behalf_of(f"partition {number}")
                 if number >= len(ALWAYS) and monotonic() > until:
                     break
-                tasks.start_soon(_one, zygote, number, plan, balance, gate)
+                home = cottage(number) if in_networks else nullcontext(Gate(number=number))
+                tasks.start_soon(_one, zygote, home, f"partition {number}", plan, balance, gate)
     finally:
         zygote.close()
     return balance
 
 
 async def _one(
-    zygote: Zygote, number: int, plan: list[str], balance: Balance, gate: anyio.CapacityLimiter
+    zygote: Zygote, home: Home, name: str, plan: list[str], balance: Balance, gate: anyio.CapacityLimiter
 ) -> None:
     try:
-        async with _place(zygote, number, balance) as place:
+        async with _place(zygote, home, balance) as place:
             await place.give()
             await place.whole()
-            for name in plan:
-                await ALL[name](place)
+            for trouble in plan:
+                await ALL[trouble](place)
                 await place.whole()
-                balance.reached[name] += 1
+                balance.reached[trouble] += 1
             await _must_hold(place)
         balance.tried += 1
     except* AssertionError as group:
-        balance.broken += [f"partition {number}, {plan}: {error}"[:3_000] for error in leaves(group)]
+        balance.broken += [f"{name}, {plan}: {error}"[:3_000] for error in leaves(group)]
     finally:
-        gate.release_on_behalf_of(number)
+        gate.release_on_behalf_of(name)
 
 
 @asynccontextmanager
-async def _place(zygote: Zygote, number: int, balance: Balance) -> AsyncGenerator[Place]:
-    with cottage(number) as home:
+async def _place(zygote: Zygote, made_home: Home, balance: Balance) -> AsyncGenerator[Place]:
+    with made_home as home:
         async with scripted_plane(host=home.plane) as plane, sandbox(zygote, plane) as made:
             relay = await anyio.open_process(
                 [sys.executable, "-m", "tests.faults.network.relay", home.plane, str(port_of(plane))],
@@ -260,12 +265,14 @@ async def _place(zygote: Zygote, number: int, balance: Balance) -> AsyncGenerato
             )
             try:
                 assert relay.stdout is not None
-                port = (await relay.stdout.receive()).decode().strip()
-                url = f"ws://{home.plane}:{port}/driver"
-                made.configure(control={"url": url, "allow_plaintext": True, "dead_after_s": DEAD_AFTER_S})
-                life = await made.execute(*home.wrapper)
-                await plane.connected()
-                yield Place(home=home, plane=plane, made=made, life=life, relay=relay, balance=balance)
+                async with home.way(int(await relay.stdout.receive())) as port:
+                    url = f"ws://{home.plane}:{port}/driver"
+                    made.configure(
+                        control={"url": url, "allow_plaintext": True, "dead_after_s": DEAD_AFTER_S}
+                    )
+                    life = await made.execute(*home.wrapper)
+                    await plane.connected()
+                    yield Place(home=home, plane=plane, made=made, life=life, relay=relay, balance=balance)
             finally:
                 relay.kill()
                 with anyio.CancelScope(shield=True):
