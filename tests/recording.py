@@ -39,7 +39,7 @@ import anyio
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-ARGS = ["mcp", "--config", os.environ["EFFECTD_CONFIG"], "--run", "work-1"]
+ARGS = ["mcp", "--config", os.environ["EFFECTD_CONFIG"]]
 
 
 async def main():
