@@ -20,7 +20,7 @@ from tests.bench.history import present_commit
 from tests.bench.machine import Conditions, conditions
 from tests.bench.page import write_page
 from tests.bench.plans import SHORT, WHOLE, Plan
-from tests.bench.report import goals_table, metrics_table, noise, verdicts
+from tests.bench.report import gate_lines, goals_table, metrics_table, noise, verdicts
 from tests.bench.rounds import run_rounds
 from tests.bench.subjects.backlog import drain
 from tests.bench.subjects.daemon import can_trace
@@ -44,7 +44,7 @@ async def run(folder: Path, plan: Plan, console: Console) -> Book:
         for values in await count_syncs(folder / "syncs", plan.rounds, plan.seconds):
             book.note(values)
         tell("syncs counted")
-        for values in await longest_stalls(folder / "slow", plan.rounds, plan.stall_s):
+        for values in await longest_stalls(folder / "slow", plan.stall_rounds, plan.stall_s):
             book.note(values)
         tell("stalls watched")
     book.note(await memory_over(folder / "memory", plan.memory_calls, plan.memory_s))
@@ -78,10 +78,9 @@ def main(*, short: bool, memory_s: float | None) -> None:
     console.print(_noise(book, around))
     if not short:
         write_page(ROOT / "docs", book, found, around, state)
-    missed = [verdict.goal.title for verdict in found if short and not verdict.passes_gate]
-    for title in missed:
-        console.print(f"gate missed: {title}")
-    sys.exit(1 if missed else 0)
+        return
+    console.print(*gate_lines(found), sep="\n")
+    sys.exit(0 if all(verdict.passes_gate for verdict in found) else 1)
 
 
 def _noise(book: Book, around: Conditions) -> str:

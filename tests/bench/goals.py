@@ -59,13 +59,21 @@ class Goal:
         """Say what a value reaches."""
         return "aim" if self.meets(value, self.aim) else "must" if self.meets(value, self.must) else "missed"
 
+    @property
+    def gate_limit(self) -> float | None:
+        """What the short form holds the goal to; None where it does not."""
+        if self.gate is Gate.NONE:
+            return None
+        margin: float = self.gate.value
+        return self.must * margin if self.at_most else self.must / margin
+
     def passes_gate(self, value: float) -> bool:
         """Whether the short form lets the value pass."""
-        return self.gate is Gate.NONE or self.meets(value, self.must, self.gate.value)
+        return self.gate_limit is None or self.meets(value, self.gate_limit)
 
-    def meets(self, value: float, limit: float, margin: float = 1.0) -> bool:
-        """Whether `value` keeps to the limit, widened by `margin`."""
-        return value <= limit * margin if self.at_most else value >= limit / margin
+    def meets(self, value: float, limit: float) -> bool:
+        """Whether `value` keeps to the limit."""
+        return value <= limit if self.at_most else value >= limit
 
 
 def identity(value: float) -> float:

@@ -15,6 +15,8 @@ class Plan:
     """Operations of a turn of the journal, and of its floor."""
     peers: bool
     """Whether the foreign libraries take part."""
+    stall_rounds: int
+    """Rounds of a daemon whose disk is slow: what they are held against is no part of them."""
     stall_s: float
     memory_calls: int
     memory_s: float
@@ -30,6 +32,7 @@ WHOLE: Final = Plan(
     seconds=1.0,
     operations=2_560,
     peers=True,
+    stall_rounds=5,
     stall_s=4.0,
     memory_calls=1_000_000,
     memory_s=1_200.0,
@@ -42,9 +45,10 @@ SHORT: Final = Plan(
     seconds=0.25,
     operations=256,
     peers=False,
+    stall_rounds=3,
     stall_s=0.6,
     memory_calls=10_000,
-    memory_s=6.0,
+    memory_s=4.0,
     backlog_events=60_000,
     few=1_000,
     many=10_000,

@@ -33,38 +33,52 @@ RATES: Final[Sequence[tuple[str, str]]] = (
     ("persist-queue.rate@1", "(e) persist-queue"),
 )
 OURS: Final = "#1f6f8b"
-OTHERS: Final = "#b8b8b8"
+OTHERS: Final = "#8a8a8a"
 MISSED: Final = "#c0504d"
 
 
 def draw_rates(file: Path, book: Book) -> None:
-    """Draw how often a second each does what it does, with the smallest and the largest round."""
+    """Draw how often a second each does what it does, with the smallest and the largest round.
+
+    Dots, for on a logarithmic scale the length of a bar says nothing.
+    """
     rows = [(label, book.sample(metric), metric) for metric, label in RATES if book.has(metric)]
-    figure, axes = _bars(len(rows))
+    figure, axes = _rows(len(rows))
     for place, (_, sample, metric) in enumerate(rows):
         ours = metric.startswith(("journal", "noop", "loud", "mcp"))
-        axes.barh(place, sample.median, color=OURS if ours else OTHERS)
-        axes.plot([min(sample.values), max(sample.values)], [place, place], color="black", linewidth=0.8)
+        color = OURS if ours else OTHERS
+        axes.plot([min(sample.values), max(sample.values)], [place, place], color=color, linewidth=1.5)
+        axes.plot([sample.median], [place], marker="o", color=color, markersize=8)
+        axes.annotate(
+            f"{sample.median:,.0f}",
+            (sample.median, place),
+            xytext=(0, 6),
+            textcoords="offset points",
+            ha="center",
+            fontsize="x-small",
+        )
     axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel("a second: the median of all rounds, and their range")
     _save(figure, file)
 
 
 def draw_goals(file: Path, verdicts: Sequence[Verdict]) -> None:
-    """Draw how much of what it must each goal reaches: 1 and more is enough."""
+    """Draw how much of what it must each goal reaches: left of 1 is too little, right of it more."""
     rows = [verdict for verdict in verdicts if verdict.goal.must]
-    figure, axes = _bars(len(rows))
+    figure, axes = _rows(len(rows))
     for place, verdict in enumerate(rows):
         reached = _reached(verdict, verdict.sample.median)
         ends = [_reached(verdict, value) for value in verdict.sample.values]
-        axes.barh(place, reached, color=OURS if reached >= 1 else MISSED)
+        axes.barh(place, reached - 1, left=1, height=0.6, color=OURS if reached >= 1 else MISSED)
         axes.plot([min(ends), max(ends)], [place, place], color="black", linewidth=0.8)
         axes.plot([_reached(verdict, verdict.goal.aim)], [place], marker="|", color="black", markersize=9)
-    axes.axvline(1.0, color="black", linewidth=0.8, linestyle="--")
+    axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [verdict.goal.title for verdict in rows])
     axes.set_xscale("log")
-    axes.set_xlabel("of what it must (dashed); the mark is the aim")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("of what it must (1); line: all rounds, mark: the aim")
     _save(figure, file)
 
 
@@ -74,12 +88,14 @@ def _reached(verdict: Verdict, value: float) -> float:
     return goal.must / value if goal.at_most else value / goal.must
 
 
-def _bars(rows: int) -> tuple[Any, Any]:
+def _rows(rows: int) -> tuple[Any, Any]:
     figure_class: Any = import_module("matplotlib.figure").Figure
     figure = figure_class(figsize=(10, 1 + 0.3 * rows), layout="constrained")
     axes = figure.subplots()
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="x", color="#e6e6e6", linewidth=0.6)
+    axes.set_axisbelow(True)
     return figure, axes
 
 

@@ -52,6 +52,24 @@ def goals_table(found: Sequence[Verdict]) -> Table:
     return table
 
 
+def gate_lines(found: Sequence[Verdict]) -> Iterator[str]:
+    """Say which gates are missed, and which goals are missed though their gates, for the noise, are not."""
+    gated = [verdict for verdict in found if verdict.goal.gate_limit is not None]
+    missed = [verdict for verdict in gated if not verdict.passes_gate]
+    yield f"gates: {len(gated) - len(missed)} held, {len(missed)} missed"
+    for verdict in missed:
+        yield f"  gate missed: {_held_to(verdict, verdict.goal.gate_limit or 0.0)}"
+    for verdict in gated:
+        goal = verdict.goal
+        if verdict.passes_gate and not goal.meets(verdict.sample.median, goal.must):
+            yield f"  goal missed, gate held: {_held_to(verdict, goal.must)}"
+
+
+def _held_to(verdict: Verdict, limit: float) -> str:
+    goal = verdict.goal
+    return f"{goal.title}: {number(verdict.sample.median)} of {goal.sign} {number(limit)}{goal.unit}"
+
+
 METRIC_HEADINGS = ("metric", "median", "min", "max", "spread")
 
 

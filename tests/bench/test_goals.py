@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench.book import Book, Sample
 from tests.bench.goals import GOALS, Gate, Goal
-from tests.bench.report import verdicts
+from tests.bench.report import gate_lines, verdicts
 
 
 def book_of(**metrics: list[float]) -> Book:
@@ -51,6 +51,24 @@ def test_a_gate_is_as_wide_as_the_noise_of_what_it_holds(
     goal = Goal(title="goal", must=0.5, aim=0.7, metrics=("x",), at_most=at_most, gate=gate)
     assert goal.passes_gate(passes)
     assert not goal.passes_gate(fails)
+
+
+def test_a_gate_that_is_missed_is_told_from_a_goal_that_is() -> None:
+    """One reads which gates fail the run, and which goals are missed within the margin of their gates."""
+    book = Book(
+        {
+            "noop.cpu@1": [30.0],
+            "echo.cpu": [1.0],
+            "noop.rate@64": [300.0],
+            "bare.rate@64": [1_000.0],
+            "plans.bad": [0.0],
+        }
+    )
+    assert list(gate_lines(verdicts(book))) == [
+        "gates: 2 held, 1 missed",
+        "  gate missed: CPU a call in the daemon, in echoes' client CPU, alone: 30 of ≤ 14",
+        "  goal missed, gate held: end to end, no-op provider, 64 in flight, of (c): 0.3 of ≥ 0.5",
+    ]
 
 
 def test_each_goal_aims_at_no_less_than_it_must() -> None:
