@@ -28,7 +28,7 @@ from tests.faults.kill_points.battle import leaves
 from tests.faults.kill_points.stage import Hung, Stage, stage
 from tests.faults.kill_points.truth import OTHER, Broken, audit, left_over
 from tests.faults.lane import HANGS, MEASURES, Report
-from tests.faults.soak.load import Load, tables
+from tests.faults.soak.load import ERASED, Load, tables
 from tests.faults.soak.trend import growing, thirds
 from tests.faults.soak.weather import Diary, end, sample, steady, stormy
 from tests.system.zygote import Zygote
@@ -43,7 +43,8 @@ WANTED: Final = frozenset(
         "SIGKILL", "SIGTERM", "connection cut", "plane restarted", "server killed",
         "steady: flat", "stormy: flat",
         "operation.unknown/crash_window", "operation.unknown/connection_lost", "operation.probed",
-        "operation.compensated", "operation.reconciled", "redelivery", CAUGHT,
+        "operation.compensated", "operation.reconciled", "operation.approval_decided", "redelivery",
+        "operation.not_executed/approval_denied", ERASED, CAUGHT,
     }
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,9 +20,16 @@ HANG_S: Final = 10.0
 hangs."""
 READ: Final = "shop/find"
 """Nobody is ever asked what became of one."""
+ASKED: Final = "shop/asked"
+"""Somebody must grant it."""
+GRANTED: Final = 0.7
+ERASED: Final = "run erased"
+REASONED: Final = ("operation.unknown", "operation.not_executed")
+"""Events whose reasons are counted, too."""
 CALLS: Final = (
     *["shop/order"] * 8, *["counter/count"] * 3, *["counter/slow"] * 2, *["shell/slow"] * 2, "shell/fail",
-    "shop/lost", "shop/vain", "shop/keyed", "shop/broken", READ, "nobody/order",
+    "shop/lost", "shop/vain", "shop/keyed", "shop/broken", ASKED, READ,
+    "nobody/order",
 )  # fmt: skip
 PROBED: Final = frozenset({"shop/lost", "shop/vain"})
 ARGUMENTS: Final[Mapping[str, Json]] = {"counter/slow": {"seconds": 0.02}, READ: {"marker": "x"}}
@@ -31,13 +38,21 @@ ARGUMENTS: Final[Mapping[str, Json]] = {"counter/slow": {"seconds": 0.02}, READ:
 def tables(made: Sandbox, port: int) -> Mapping[str, Mapping[str, Any]]:
     """All kinds of providers; what is over is pruned after a second, and forgotten after some more."""
     return {
-        **shop(port, order={"receipt": "result.json.id"}),
+        **shop(
+            port,
+            order={"receipt": "result.json.id"},
+            asked={"path": "/order", "approval": "required"},
+        ),
         **shell(made, port),
         "providers__shop__tools__order__compensate": {"tool": "slow"},
         "providers__shop__tools__order__compensate__arguments": {"of": "=receipt"},
         "journal": {"retention_days": 1.2e-5, "tombstone_days": 1e-4},
         "supervisor": {"min_age_s": 0.5, "interval_s": 0.5},
     }
+
+
+def _is_erasure(event: Json) -> bool:
+    return str(event["command_id"]).startswith("erase-")
 
 
 @dataclass(slots=True)
@@ -56,6 +71,8 @@ class Load:
     """The newest event."""
     unknown: dict[str, Json] = field(default_factory=dict[str, Json])
     """Commands whose receipt says that nobody knows, until somebody says so."""
+    asked: list[Json] = field(default_factory=list[Json])
+    """Requests for an approval that nobody has decided."""
 
     def __post_init__(self) -> None:
         self.stage.plane.on_event = self._note
@@ -65,8 +82,11 @@ class Load:
         if event["seq"] <= self.noted:
             return "take"  # it came again
         self.noted = event["seq"]
-        reason = event["data"].get("reason") if event["kind"] == "operation.unknown" else None
+        reason = event["data"].get("reason") if event["kind"] in REASONED else None
         self.kinds[event["kind"] + (f"/{reason}" if reason else "")] += 1
+        self.kinds[ERASED] += event["kind"] == "command.completed" and _is_erasure(event)
+        if event["kind"] == "operation.approval_requested":
+            self.asked.append(event)
         if event["kind"] == "operation.unknown" and self._tool(event["command_id"]) != READ:
             self.unknown[event["command_id"]] = event
         if event["kind"] == "operation.reconciled" and not event["best_effort"]:
@@ -106,8 +126,31 @@ class Load:
         ends = [order(f"end-{n}", "run.end", f"run-{n}") for n in range(self.ended + 1, self.rounds + 1)]
         await self.stage.order(*ends)
         await self.answered([end["command_id"] for end in ends])
-        self.ended = self.rounds
         await self.settle()
+        await self._erase(range(self.ended + 1, self.rounds + 1))
+        self.ended = self.rounds
+
+    async def _erase(self, rounds: Iterable[int]) -> None:
+        """Have the content of every other run that is over erased."""
+        erasures = [order(f"erase-{n}", "run.erase", f"run-{n}") for n in rounds if n % 2]
+        await self.stage.order(*erasures)
+        await self.answered([erasure["command_id"] for erasure in erasures])
+
+    async def _decide(self) -> None:
+        """Grant or deny what is asked for by now."""
+        asked, self.asked = self.asked, []
+        await self.stage.order(*map(self._decision, asked))
+
+    def _decision(self, request: Json) -> Json:
+        approval_id = request["data"]["approval_id"]
+        return order(
+            f"decide-{approval_id}",
+            "operation.approve",
+            operation_id=request["operation_id"],
+            approval_id=approval_id,
+            decision="grant" if self.chance.random() < GRANTED else "deny",
+            approver="ann",
+        )
 
     def _tool(self, name: str) -> str:
         """Return what a command calls; an empty text for one of the daemon's own."""
@@ -139,6 +182,7 @@ class Load:
     async def _progressing(self, reached: Callable[[], bool]) -> None:
         plane = self.stage.plane
         while not reached():
+            await self._decide()
             seen = (plane.history.last_seq, len(plane.hellos))
             with anyio.move_on_after(HANG_S):
                 await plane.until(
