@@ -49,7 +49,6 @@ class Catalogue:
         self._names: dict[str, ToolName] = {}
         self._listed: set[str] = set()
         """Providers that have answered once."""
-        self._asking: dict[str, anyio.Event] = {}
         self._digest = ""
         self._stale = anyio.Event()
         self._told = False

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -149,3 +150,37 @@ async def test_a_call_waits_a_moment_for_a_relay_that_is_about_to_end(zygote: Zy
                 tasks.start_soon(ask, anew, found, "counter__count", {"n": 2})
                 os.kill(pid_of(made, "shop"), signal.SIGTERM)
         assert [told.outcome for told in found] == ["succeeded"]
+
+
+async def test_a_relay_continues_the_runs_that_its_command_line_names(zygote: Zygote) -> None:
+    """What may have happened in one of them is not made again in this one."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        life = made.start(kill_at="dispatch.answered")
+        await life.ready()
+        found: list[Told] = []
+        async with agent(made, "old") as one, anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
+            assert await life.exit_code() < 0
+            await made.start().ready()
+        async with agent(made, "new", "--resumes", "old") as anew:
+            equal = await anew.call("counter__count", n=1)
+        async with agent(made, "another") as other:
+            unrelated = await other.call("counter__count", n=1)
+        assert (equal.outcome, equal.operation_id) == ("refused", found[0].operation_id)
+        assert unrelated.outcome == "succeeded"
+
+
+async def test_a_relay_starts_nothing(zygote: Zygote) -> None:
+    """It carries lines: an agent that ends it has ended all of it."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        await made.start().ready()
+        async with agent(made, program=folder(made, "shop")) as one:
+            await one.call("counter__count", n=1)
+            children = children_of(pid_of(made, "shop"))
+        assert children == []
+
+
+def children_of(pid: int) -> list[str]:
+    """Return the process ids of what a process has started."""
+    found = (task.joinpath("children").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
+    return " ".join(found).split()

@@ -9,6 +9,7 @@ from tests.system.agents import ERAS, Agent, Era, Told, agent
 from tests.system.sandbox import sandbox
 from tests.system.test_gateway import attached
 from tests.system.test_gateway_approvals import waiting
+from tests.system.test_probes import looking_at_the_ledger
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -113,6 +114,56 @@ async def test_one_of_two_equal_calls_may_be_cancelled_without_the_other(zygote:
             gate.touch()
         assert ([told.outcome for told in found], dropped) == (["succeeded"], [])
         assert len(made.effects()) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_cancelled_call_is_cancelled_at_its_provider(zygote: Zygote, era: Era) -> None:
+    """It was sent, so it is unknown what it did; the server heard that nobody waits."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        await made.start().ready()
+        dropped: list[Told] = []
+        async with agent(made, era=era) as one:
+            async with anyio.create_task_group() as tasks:
+                arguments = {"seconds": 3_600, "n": 1, "heed_cancel": True}
+                tasks.start_soon(ask, one, dropped, "counter__slow", arguments)
+                await made.effects_reach(1)
+                tasks.cancel_scope.cancel()
+            await made.events_until(lambda event: event["kind"] == "operation.unknown")
+            shown = await one.call("effectd__operations", limit=1)
+            after = await one.call("counter__count", n=2)
+        assert shown.content["operations"][0]["reason"] == "cancelled_after_dispatch"
+        assert (dropped, after.outcome) == ([], "succeeded")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_relay_without_a_daemon_refuses_and_serves_once_there_is_one(
+    zygote: Zygote, era: Era
+) -> None:
+    """An agent may start first: it is told that nothing was executed, and what to do."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        async with agent(made, era=era) as one:
+            refused = await one.call("counter__count", n=1)
+            await made.start().ready()
+            served = await one.call("counter__count", n=2)
+        assert (refused.outcome, served.outcome) == ("refused", "succeeded")
+        assert refused.text.startswith("refused (down): nothing was executed")
+        assert [effect["arguments"]["n"] for effect in made.effects()] == [2]
+
+
+async def test_an_agent_can_have_its_provider_looked_at(zygote: Zygote) -> None:
+    """Where a probe is declared, `effectd__probe` says what it found; nothing is executed by it."""
+    async with sandbox(zygote, None) as made:
+        looking_at_the_ledger(made, visible_after_s=3_600)
+        tables = {name.replace(".", "__"): keys for name, keys in made.tables.items()}
+        slowly = {"argv": ["sh", "-c", 'echo "$1" >> book; sleep 3600', "sh", "=key"], "execution_s": 1}
+        made.configure(**{**tables, "providers__desk__tools__act": slowly, "gateway": {}})
+        await made.start().ready()
+        async with agent(made) as one:
+            told = await one.call("desk__act")
+            looked = await one.call("effectd__probe", operation_id=told.operation_id)
+        assert told.outcome == "unknown"
+        assert "effectd__probe" in told.text
+        assert looked.content["effect"] == "occurred"
 
 
 async def ask(one: Agent, found: list[Told], tool: str, arguments: dict[str, Any]) -> None:
