@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from store import chain, pieces
+from store import chain, gaps, pieces
 from store.cuts import stripped
 from store.events import SupervisorVerdict
 from store.head import Ledger, row_digest
@@ -199,6 +199,8 @@ def goes_at_once(ledger: Ledger) -> bool:
     size = ledger.pace.step().taken
     for _, operation_id, accepted_seq, receipt_seq in due:
         row = None if operation_id is None else find_operation(ledger, operation_id)
+        if row is not None and gaps.replaced(ledger, row):
+            return False
         seqs = (accepted_seq, receipt_seq) if row is None else _events_of(ledger, row)
         for seq in _with_copies(ledger, seqs):
             length, in_pieces = ledger.execute("weight", (seq,)).fetchone()
@@ -271,6 +273,11 @@ def _erase_operation(ledger: Ledger, row: OperationRow) -> int:
     if not erasable(row.record):
         ledger.execute("delete_erasure", (row.command,))  # it was taken up again meanwhile
         return 0
+    if stale := gaps.replaced(ledger, row):
+        size = gaps.weight(ledger, stale)
+        gaps.trace(ledger, row.run)
+        gaps.remove(ledger, stale)
+        return size  # the rest with the commits that follow
     events = ledger.execute("events_to_prune", (row.id,)).fetchall()
     size = _erase_events(ledger, tuple(event[0] for event in events))
     for command in {row.command, *(event[2] for event in events)}:

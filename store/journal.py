@@ -347,7 +347,8 @@ class Journal:
                     await self._read_what_waits()
                     crowded = bool(self._writes)
                     if self._writer.wants_checkpoint(crowded=crowded) or self._may_empty_wal:
-                        await self._run(self._writer.checkpoint)
+                        checkpoint = partial(self._writer.checkpoint, hurried=not self._may_empty_wal)
+                        await self._run(checkpoint)
                         self._checkpoints += 1
                 await self._run(self._writer.finish)
             except JournalFailed as error:

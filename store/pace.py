@@ -14,7 +14,7 @@ it holds some hundred of them, however few others there are (`due`); but not in 
 if somebody waited for that.
 
 How long such a commit took is told, and such a checkpoint: one that took too long halves the share of all
-bounds that the next ones get, and each that did not gives a quarter back.
+bounds that the next steps get, and each that did not gives a quarter back.
 """
 
 import time
@@ -120,7 +120,7 @@ class Pace:
     @property
     def due(self) -> bool:
         """Whether a checkpoint is, because of what was removed."""
-        return self.pages >= STEP_PAGES * self.share
+        return self.pages >= STEP_PAGES
 
     def _judge(self, seconds: float) -> None:
         self.share = max(self.share / 2, SHARE_MIN) if seconds > COMMIT_S else min(self.share * _BACK, 1.0)

@@ -25,14 +25,13 @@ A step is bounded by time and by bytes (`store.pace`), and begins nothing once e
 thing that it does is one command. Long payloads stand in pieces, which later commits remove (`store.pieces`).
 """
 
-import json
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from store import pieces
+from store import gaps
 from store.batches import Batches
 from store.connection import PAGE_BYTES
 from store.erasure import debt
@@ -171,6 +170,8 @@ class Retention:
                     tally.stop()
                     return True
                 _prune(tx, pruning, tally)
+                if not pruning.commands:
+                    return True
             self._after = (row[0], 0)
             if tally.spent:
                 return True
@@ -240,6 +241,8 @@ class Retention:
             operation = find_operation(ledger, target)
             if operation is None or not self._is_over(tx, operation):
                 return None
+            if stale := gaps.replaced(ledger, operation, cutoff):
+                return _Pruning((), operation, stale, gaps.weight(ledger, stale))
             events = ledger.execute("events_to_prune", (operation.id,)).fetchall()
         else:
             if target is not None and find_operation(ledger, target) is not None:
@@ -255,7 +258,7 @@ class Retention:
         if any(ledger.execute("receipt_of", (each,)).fetchone()[0] is None for each in commands):
             return None  # something about the operation is still to be answered
         going = tuple(event[0] for event in events)
-        return _Pruning(commands, operation, going, _weight(ledger, going))
+        return _Pruning(commands, operation, going, gaps.weight(ledger, going))
 
     def _is_over(self, tx: Transaction, row: OperationRow) -> bool:
         record, standing = row.record, standing_of(row.record)
@@ -275,7 +278,10 @@ _VERDICT: Final = SupervisorVerdict.KIND
 
 @dataclass(frozen=True, slots=True)
 class _Pruning:
-    """What goes at once: these commands, of which the first may have an operation, and these events."""
+    """What goes at once: these commands, of which the first may have an operation, and these events.
+
+    No command: some events of an operation that has more than go at once.
+    """
 
     commands: tuple[int, ...]
     operation: OperationRow | None
@@ -289,11 +295,6 @@ def _may_go(tx: Transaction, seq: int) -> bool:
     if seq > tx.acked_seq or seq >= tx.last_seq:
         return False
     return tx.ledger.execute("is_dead_letter", (seq,)).fetchone() is None
-
-
-def _weight(ledger: Ledger, seqs: Sequence[int]) -> int:
-    """Return how many bytes are overwritten with these events."""
-    return sum(ledger.execute("weight", (seq,)).fetchone()[0] for seq in seqs)
 
 
 def _is_independent(tx: Transaction, command_id: str) -> bool:
@@ -313,11 +314,13 @@ def _prune(tx: Transaction, pruning: _Pruning, tally: _Tally) -> None:
         run = _bury(ledger, command, pruning.operation, timestamp(tx.now))
         if run is not None:
             runs[run] = None
-    for run in runs:
-        _trace(ledger, run)
-    _delete_events(ledger, pruning.seqs)
-    tally.overwritten(pruning.weight)
     if pruning.operation is not None:
+        runs[pruning.operation.run] = None
+    for run in runs:
+        gaps.trace(ledger, run)
+    gaps.remove(ledger, pruning.seqs)
+    tally.overwritten(pruning.weight)
+    if pruning.operation is not None and pruning.commands:
         _delete_operation(ledger, pruning.operation)
     for command in pruning.commands:
         for statement in ("delete_deliveries", "delete_erasure", "delete_walk", "delete_command"):
@@ -343,55 +346,13 @@ def _bury(ledger: Ledger, command: int, of: OperationRow | None, pruned_at: Time
     return None if run is None else int(run)
 
 
-def _trace(ledger: Ledger, run: int) -> None:
-    """Note what the run is now: its events alone do not tell any more."""
-    row = ledger.execute("run_to_trace", (run,)).fetchone()
-    resumes = json.dumps([each for (each,) in ledger.execute("resumed_by_rowid", (run,))])
-    values = (run, *row, resumes)
-    ledger.execute("set_trace", (*values, row_digest(*values)))
-
-
 def _prune_events(tx: Transaction, seqs: Sequence[int], run: int | None, tally: _Tally) -> None:
     ledger = tx.writing()
     if run is not None:
-        _trace(ledger, run)
-    tally.overwritten(_weight(ledger, seqs))
-    _delete_events(ledger, seqs)
+        gaps.trace(ledger, run)
+    tally.overwritten(gaps.weight(ledger, seqs))
+    gaps.remove(ledger, seqs)
     tally.events += len(seqs)
-
-
-def _delete_events(ledger: Ledger, seqs: Sequence[int]) -> None:
-    """Remove events, in ascending order, and all that is kept beside them."""
-    for first, last in _stretches(seqs):
-        _open_gap(ledger, first, last)
-    for seq in seqs:
-        pieces.let_go(ledger, seq, secret=False)
-        for statement in ("delete_dead_letter", "delete_payload", "delete_remains", "delete_event"):
-            ledger.execute(statement, (seq,))
-
-
-def _stretches(seqs: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for seq in seqs:
-        if found and found[-1][1] == seq - 1:
-            found[-1] = (found[-1][0], seq)
-        else:
-            found.append((seq, seq))
-    return found
-
-
-def _open_gap(ledger: Ledger, first: int, last: int) -> None:
-    """Note that the events from `first` to `last` are gone, together with the gaps that they touch."""
-    chain = ledger.execute("chain_at", (last,)).fetchone()[0]
-    before = ledger.execute("gap_before", (first - 1,)).fetchone()
-    after = ledger.execute("gap_after", (last + 1,)).fetchone()
-    for gap in (before, after):
-        if gap is not None:
-            ledger.execute("delete_gap", (gap[0],))
-    first = first if before is None else before[0]
-    if after is not None:
-        last, chain = after[1], after[2]
-    ledger.execute("insert_gap", (first, last, chain, row_digest(first, last, chain)))
 
 
 def _delete_operation(ledger: Batches, row: OperationRow) -> None:

@@ -140,6 +140,8 @@ class Writer:
         self._filling: Final = Filling(self._wal, PAGE_BYTES)
         self._wal_pages = self._wal_bytes = 0
         """Those that are not in the file yet, and how long the `-wal` is."""
+        self._old_pages = 0
+        """Those that were copied into the file since the `-wal` was empty."""
         self._put_off = False
         """Whether the checkpoint that is due waits for one more commit."""
         self.holds_erased = ledger.head.key_check is not None
@@ -252,13 +254,16 @@ class Writer:
         self._put_off = is_due and crowded and pace.has_removed and not self._put_off
         return is_due and not self._put_off
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, *, hurried: bool = False) -> None:
         """Copy the `-wal` into the file, and fsync it; empty the `-wal` where something was erased.
 
-        Raises `JournalFailed`, also where SQLite did not finish.
+        `hurried`: that costs several fsyncs, and others wait. Then it is emptied only once it was filled, and
+        what it holds is as old as it would be without checkpoints that come early. Raises `JournalFailed`,
+        also where SQLite did not finish.
         """
         began = time.perf_counter()
-        if self.holds_erased or self.ledger.vanishing:
+        is_old = not hurried or self._old_pages + self._wal_pages >= CHECKPOINT_PAGES
+        if self.ledger.vanishing or (self.holds_erased and is_old):
             self._empty_wal()
         else:
             self._copy("PASSIVE")
@@ -273,6 +278,7 @@ class Writer:
             raise JournalFailed(
                 "checkpoint", f"{copied} of {pages} pages were copied, although nobody else reads"
             )
+        self._old_pages += self._wal_pages
         self._wal_pages = 0
 
     def finish(self) -> None:
@@ -298,7 +304,7 @@ class Writer:
             except OSError as error:
                 raise JournalFailed("close", f"{self._unclean}: {error.strerror}") from error
         self._copy("TRUNCATE")
-        self._wal_bytes = 0
+        self._wal_bytes = self._old_pages = 0
         self.holds_erased = self.ledger.vanishing = False
 
     def give_up(self) -> None:

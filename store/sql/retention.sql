@@ -34,6 +34,23 @@ SELECT 1 FROM dead_letters WHERE seq = ? AND requeued_as IS NULL;
 -- name: receipt_of
 SELECT receipt_seq FROM commands WHERE id = ?;
 
+-- name: replaced
+-- Annotations of an operation that a later one has replaced, and that nobody has to look at any more.
+SELECT e.seq FROM events AS e
+WHERE
+  e.operation = :operation AND e.operation IS NOT NULL AND e.kind = :kind AND e.seq <= :acked
+  AND (:before IS NULL OR e.at < :before)
+  AND e.seq < (
+    SELECT n.seq FROM events AS n
+    WHERE
+      n.operation = :operation AND n.operation IS NOT NULL AND n.kind = :kind
+      AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.requeued_as = n.seq)
+    ORDER BY n.seq DESC LIMIT 1
+  )
+  AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.seq = e.seq)
+  AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.requeued_as = e.seq)
+ORDER BY e.seq LIMIT :many;
+
 -- name: delete_event
 DELETE FROM events WHERE seq = ?;
 

@@ -12,7 +12,8 @@ import pytest
 from anyio import to_thread
 
 from store.errors import ImpossibleEvent
-from store.events import CommandAccepted, Draft
+from store.events import CommandAccepted, Draft, OperationAnnotated
+from store.gaps import MANY
 from store.journal import Journal
 from store.lifecycle import Effect, Source, State
 from store.records import (
@@ -497,6 +498,53 @@ async def test_an_earlier_history_is_pruned_as_any_other(
     assert await is_rebuilt(settings, now)
     async with opened() as journal:
         assert await kept(journal) == [operation_id(3), operation_id(5)]
+
+
+def annotations(n: int, first: int, count: int) -> tuple[Draft, ...]:
+    """So many, each of which replaces the one before."""
+    return tuple(
+        Draft(data=OperationAnnotated(metadata={"note": f"{each}"}), operation_id=operation_id(n))
+        for each in range(first, first + count)
+    )
+
+
+async def test_what_was_said_of_an_operation_goes_in_steps(
+    opened: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host may replace its annotation thousands of times: the journal is whole after each step."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), *annotations(1, 0, MANY * 2), succeeded(1)))
+        await journal.transact(recording(*annotations(1, MANY * 2, MANY + 3), accepted(2), not_executed(2)))
+        await acknowledge(journal)
+        clock.now += timedelta(days=31)
+        await journal.transact(recording(driver_started()))
+        retention, steps, seen = Retention(SETTINGS), list[Step](), set[str]()
+        monkeypatch.setattr("store.pace.STEP_BYTES", 1)  # a step ends after the first thing that it removes
+        while not steps or not steps[-1].finished:
+            steps.append(await journal.transact(retention.step))
+            assert await verify_journal(journal, lambda _: None, deep=True) == ()
+            operation = await journal.read(lambda view: view.operation(operation_id(1)))
+            seen |= set() if operation is None else {str(operation.metadata)}
+        assert await kept(journal) == []
+        assert seen == {str({"note": str(MANY * 3 + 2)})}
+    assert sum(step.events for step in steps) == MANY * 3 + 3 + 3 + 2
+    assert max(step.events for step in steps) <= MANY + 6
+
+
+async def test_an_annotation_that_nobody_may_lose_stays(opened: Open, clock: Clock) -> None:
+    """One that the plane did not take, and that was not reported again."""
+    async with opened() as journal:
+        events = await journal.transact(recording(accepted(1), started(1), *annotations(1, 0, MANY * 2)))
+        await journal.transact(recording(succeeded(1)))
+        for event in events[2:-1]:
+            await journal.transact(partial(_park, seq=event.seq))
+        assert (await aged(journal, clock)).events == 0
+        await journal.transact(lambda tx: tx.requeue(events[-2].seq))
+        assert await is_sound(journal)
+
+
+def _park(tx: Transaction, seq: int) -> None:
+    tx.park(seq, "invalid", "no")
 
 
 async def test_what_is_pruned_makes_room(opened: Open, clock: Clock, settings: JournalSettings) -> None:

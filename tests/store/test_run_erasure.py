@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from store.erasure import AT_ONCE, BEGIN, WALKED, RunErasure
 from store.events import ApprovalRequested, Draft, LateResult, OperationAnnotated, SupervisorVerdict
+from store.gaps import MANY
 from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import RunId, StoredEvent, Timestamp
@@ -258,6 +259,30 @@ async def test_a_large_run_is_erased_in_steps(opened: Open, settings: JournalSet
         assert await words_found(settings) == set()
         look = await is_rebuilt(settings, journal)
     assert await to_thread.run_sync(look) == ()
+
+
+async def test_what_was_said_of_an_operation_goes_in_steps(opened: Open, settings: JournalSettings) -> None:
+    """A host may replace its annotation thousands of times; the newest one is erased, and keeps its place."""
+    async with opened() as journal:
+        await journal.transact(recording(told(1), started(1), *(annotated(1) for _ in range(MANY * 3))))
+        await journal.transact(recording(succeeded(1), annotated(1)))
+        await journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+        found, commits, gone = BEGIN, 0, False
+        while not gone:
+            found, gone = await journal.transact(partial(_walk_on, run=RUN, so_far=found))
+            assert await verify_journal(journal, lambda _: None, deep=True) == ()
+            commits += 1
+        assert (found.erased, commits) == (1, 4)
+        assert await words_found(settings) == set()
+        look = await is_rebuilt(settings, journal)
+    assert await to_thread.run_sync(look) == ()
+
+
+def _walk_on(tx: Transaction, run: RunId, so_far: RunErasure) -> tuple[RunErasure, bool]:
+    """A step of a walk, and whether it was the last one."""
+    if so_far.after is not None:
+        so_far = tx.erase_run(run, so_far)
+    return so_far, so_far.after is None and tx.vanishes()
 
 
 async def test_a_stop_finishes_what_was_demanded(opened: Open, settings: JournalSettings) -> None:
