@@ -130,10 +130,14 @@ async def _stage(argv: Sequence[str], met: list[About]) -> AsyncGenerator[Stage]
 async def self_check(watch: Watch = _unheard) -> None:
     """Judge the battery's own clients. Raises `SelfCheckFailed` where one is judged wrongly.
 
-    The good client must pass every case: one that it does not exercise would prove nothing of anybody.
+    The good client must pass every case: one that it does not exercise would prove nothing of anybody. What
+    it misses once, it may try again: a busy machine lets a moment pass.
     """
     good = await examine(GOOD, built_in(GOOD), watch=watch)
-    wrong = [_wrong(GOOD, one, "it must pass") for one in good.cases if one.verdict != "passed"]
+    missed = [one.case for one in good.cases if one.verdict == "not_exercised"]
+    again = (await examine(GOOD, built_in(GOOD), cases=missed, watch=watch)).cases if missed else ()
+    ends = {one.case: one for one in (*good.cases, *again)}.values()
+    wrong = [_wrong(GOOD, one, "it must pass") for one in ends if one.verdict != "passed"]
     for name, must in MUST_FIND.items():
         bad = await examine(name, built_in(name), cases=tuple(must), watch=watch)
         wrong += [

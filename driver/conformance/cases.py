@@ -20,7 +20,7 @@ import anyio
 from driver.conformance.adapter import About, Subject, subject
 from driver.conformance.errors import AdapterEnded, AdapterSilent
 from driver.conformance.ledger import World
-from driver.conformance.verdict import Harm, Outcome, Seen, harms, key_harms
+from driver.conformance.verdict import Answer, Harm, Outcome, Seen, harms, key_harms
 from driver.conformance.world import LATE_S, SEARCH
 
 END_S: Final = 20.0
@@ -153,7 +153,8 @@ async def duplicate_answer(stage: Stage) -> Found:
         await alive.deliver("command-2", OTHER)
         other = await alive.outcome("command-2", END_S)
         twice = await stage.world.until(lambda world: world.went(ITEM, "twice", said=2), SETTLE_S)
-        stolen = other is Outcome.SUCCEEDED and not stage.looked(OTHER)
+        unanswered = stage.world.answer(OTHER) is Answer.NONE and not stage.looked(OTHER)
+        stolen = other is Outcome.SUCCEEDED and unanswered
         return _found(
             stage,
             seen,
