@@ -56,3 +56,24 @@ async def test_a_change_of_a_providers_tools_is_told_and_listed(zygote: Zygote) 
             called = await one.call("changing__new1")
         assert set(after) - set(before) == {"changing__new1"}
         assert called.outcome == "succeeded"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_client_of_the_newer_era_listens_for_changes_over_restarts(
+    zygote: Zygote, restarted: bool
+) -> None:
+    """Its one request for them goes on with the next daemon, which nobody has to ask again."""
+    async with sandbox(zygote, None, **TABLES) as made:
+        life = made.start()
+        await life.ready()
+        async with agent(made, era="auto") as one, one.client.listen(tools_list_changed=True) as changes:
+            before = await one.tools()
+            if restarted:
+                await life.kill()
+                await made.start().ready()
+                assert await one.tools() == before
+            await one.call("changing__grow")
+            with anyio.fail_after(60):
+                await anext(aiter(changes))
+            after = await one.tools()
+        assert "changing__new1" in set(after) - set(before)
