@@ -12,8 +12,10 @@ from typing import Any, Final
 import anyio
 from anyio import to_thread
 
+from driver.config.sockets import GATEWAY_SOCKET
 from store.files import failed_fsync_mark
 from store.identity import read_identity
+from tests.faults.kill_points.office import PATH as OFFICE
 from tests.faults.kill_points.stage import Act, Stage, Tables
 from tests.faults.look import Looker
 from tests.store.test_migrations import UNALLOWED, make
@@ -345,6 +347,41 @@ async def servers(stage: Stage) -> None:
     await stage.plane.answered()
 
 
+async def servers_far_away(stage: Stage) -> None:
+    """Calls of an MCP server over Streamable HTTP, one of which is answered as a stream, and one never."""
+    names = ("file", "tell", "lose")
+    await stage.order(*(call(f"cmd-{n}", f"office/{name}", n=n) for n, name in enumerate(names)))
+    await stage.plane.answered()
+
+
+def office(_: Sandbox, port: int) -> Mapping[str, Mapping[str, Any]]:
+    """An MCP server behind a URL."""
+    return {"providers__office": {"kind": "mcp", "url": f"http://127.0.0.1:{port}{OFFICE}"}}
+
+
+async def agents(stage: Stage) -> None:
+    """Agents call through the gateway; their relay asks each life again, under the same ids."""
+    relay, asked = stage.relay, stage.relay.again
+    for number, name in enumerate(("order", "broken", "slow", "keyed", "lost")):
+        relay.call(f"shop__{name}", n=number)
+    await stage.made.lives[-1].ready()
+    await stage.spoken(relay.ask(stage.made.runtime / GATEWAY_SOCKET))
+    if relay.again > asked:
+        stage.facts.add("asked again through the gateway")
+    stage.facts |= {f"an agent heard: {outcome}" for each in relay.calls.values() for _, outcome in each.told}
+    await stage.plane.until(lambda: all(stage.plane.receipt(name) for name in relay.calls))
+
+
+def lies_to_agents(stage: Stage) -> list[str]:
+    """Return what agents were told that is not so."""
+    return list(stage.relay.lies(stage.executions()))
+
+
+def with_gateway(_: Sandbox, port: int) -> Mapping[str, Mapping[str, Any]]:
+    """The shop, and the agents' door."""
+    return {**shop(port), "gateway": {}}
+
+
 def as_it_is(_: Sandbox, __: int) -> Mapping[str, Mapping[str, Any]]:
     """The sandbox's own configuration."""
     return {}
@@ -555,6 +592,14 @@ SCENES: Final = (
     ),
     Scene(name="programs", act=programs, tables=shell, reached=("program readopted",)),
     Scene(name="servers", act=servers, tables=as_it_is),
+    Scene(name="servers far away", act=servers_far_away, tables=office),
+    Scene(
+        name="agents",
+        act=agents,
+        tables=with_gateway,
+        amiss=lies_to_agents,
+        reached=("asked again through the gateway", "an agent heard: succeeded", "an agent heard: unknown"),
+    ),
     Scene(name="triage", act=triage, tables=supervised, reached=("supervisor.verdict",)),
     Scene(name="dead letters", act=dead_letters, tables=usual, reached=("dead letter requeued",)),
     Scene(name="backup", act=backup, tables=usual, reached=("backup",), amiss=bad_copies),

@@ -11,7 +11,7 @@ It lives in the lane's process, so its count of effects survives every kill of a
 /slow     does it after a moment, and answers 200
 /orders   a read: which of the orders carry the key `marker`
 
-and `/v1/chat/completions`: a triage model, which calls everything unknown.
+and `/v1/chat/completions`: a triage model, which calls everything unknown; `/mcp`: see `office`.
 """
 
 import json
@@ -25,6 +25,7 @@ from anyio.abc import AnyByteStream
 
 from store.records import JsonValue
 from tests.driver.providers.http.site import Request, Site, http
+from tests.faults.kill_points import office
 
 SLOW_S: Final = 0.03
 KEY: Final = "idempotency-key"
@@ -42,6 +43,9 @@ class Shop:
     async def answer(self, _site: Site, stream: AnyByteStream, request: Request) -> None:
         """Serve one request: a script of `tests.driver.providers.http.site`."""
         path, _, query = request.target.partition("?")
+        if path == office.PATH:
+            await office.answer(stream, request, self.effects)
+            return
         key = request.headers.get(KEY, "")
         if path == "/orders":
             await stream.send(self._found(query.partition("marker=")[2]))

@@ -18,6 +18,7 @@ from anyio import to_thread
 
 from tests.driver.providers.http.site import site
 from tests.faults.kill_points.blows import FOLDERS, Blow, FileBlow, Points, Striker
+from tests.faults.kill_points.relay import Relay
 from tests.faults.kill_points.shop import Shop
 from tests.faults.notifier import Supervisor
 from tests.system.history import History, Json
@@ -57,6 +58,7 @@ class Stage:
     made: Sandbox
     plane: ScriptedPlane
     shop: Shop
+    relay: Relay = field(default_factory=Relay)
     patience_s: float = HANG_S
     facts: set[str] = field(default_factory=set[str])
     """What an act has noted of itself: names of states that were reached."""
@@ -157,7 +159,7 @@ class Stage:
         """Return what a life says on its local socket; of one that has died nothing is ever heard."""
         try:
             return await word
-        except httpx2.TransportError:
+        except (httpx2.TransportError, OSError):
             await anyio.sleep_forever()
             raise
 

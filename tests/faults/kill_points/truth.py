@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from driver.gateway.wire import COMMAND_PREFIX
 from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, LOST_RECEIPTS, ORPHANS
 from tests.system.audit import key_of
 from tests.system.history import Json
@@ -65,10 +66,12 @@ def violations(plane: ScriptedPlane) -> list[str]:
 
 
 def _keys(plane: ScriptedPlane, events: Iterable[Json]) -> dict[str, str]:
-    """Return which command each key belongs to: the plane's, and the daemon's own that take them back."""
+    """Return which command each key belongs to: the plane's, agents', and those that take them back."""
     keys = {key_of(order.command): name for name, order in plane.orders.items() if _is_call(order.command)}
     for event in events:
         command_id = event["command_id"] or ""
+        if command_id.startswith(COMMAND_PREFIX) and event["kind"] == "command.accepted":
+            keys[event["operation_id"]] = command_id
         if command_id.startswith("compensate:") and command_id.removeprefix("compensate:") in keys:
             keys.setdefault(event["operation_id"], command_id)
     return keys
