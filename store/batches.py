@@ -124,6 +124,8 @@ class Batches(Ledger):
         """By run: the seq, and what is to be added."""
         self._alike: Final[set[tuple[int, Digest]]] = set()
         """Run and arguments of the writes that wait to be inserted."""
+        self._delivered: Final[set[int]] = set()
+        """Commands that wait to be inserted, and have a delivery."""
         self._answers: Final[dict[tuple[object, ...], Row | None]] = {}
         self._next: Final[dict[str, int]] = {}
         """The next new rowid, by table."""
@@ -285,10 +287,14 @@ class Batches(Ledger):
         """Whether a run has, or had, a write with these arguments."""
         return (run, args_digest) in self._alike or super().has_alike(run, args_digest)
 
-    def is_new(self, command: CommandRow) -> bool:
-        """Whether a command waits to be inserted."""
+    def is_first_delivery(self, command: CommandRow) -> bool:
+        """Whether a command waits to be inserted, and this was not asked before: it has no other delivery."""
         # new rowids grow
-        return bool(self._new_commands) and command.id >= cast("int", self._new_commands[0][1][0])
+        is_new = bool(self._new_commands) and command.id >= cast("int", self._new_commands[0][1][0])
+        if not is_new or command.id in self._delivered:
+            return False
+        self._delivered.add(command.id)
+        return True
 
     def _look_around(self) -> None:
         """Forget what is kept where somebody else has written."""
@@ -492,6 +498,7 @@ class Batches(Ledger):
             self._changed_operations,
             self._sums,
             self._alike,
+            self._delivered,
         ):
             kept.clear()
         if len(self._runs) > RUNS_MAX:

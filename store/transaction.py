@@ -158,7 +158,7 @@ class Transaction(View):
         at = self.at
         ledger = self._write()
         ledger.write("insert_delivery", (command.id, at, answer, row_digest(command.id, at, answer)))
-        if not ledger.is_new(command):
+        if not ledger.is_first_delivery(command):
             ledger.execute("trim_deliveries", (command.id, DELIVERIES_MAX))
 
     def set_triage(self, triage: TriageRecord) -> None:

@@ -408,6 +408,20 @@ async def test_a_supervisors_verdict_belongs_to_its_run_alone(opened: Open) -> N
         assert await operation(journal, 1) == before
 
 
+async def test_deliveries_of_a_new_command_are_kept_up_to_the_same_bound(opened: Open) -> None:
+    """Also those that come in the commit in which it was taken."""
+
+    def deliver(tx: Transaction) -> None:
+        tx.append(accepted(1))
+        for n in range(DELIVERIES_MAX + 5):
+            tx.note_delivery(command_id(1), f"known-{n}")
+
+    async with opened() as journal:
+        await journal.transact(deliver)
+        found = await journal.read(lambda view: view.deliveries(command_id(1)))
+        assert [item.answer for item in found] == [f"known-{n}" for n in range(5, DELIVERIES_MAX + 5)]
+
+
 async def test_deliveries_are_kept_up_to_a_bound(opened: Open) -> None:
     """The newest of them, oldest first; a command that nobody knows leaves no trace."""
 
