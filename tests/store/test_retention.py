@@ -16,6 +16,7 @@ from store.events import CommandAccepted, Draft, OperationAnnotated
 from store.gaps import MANY
 from store.journal import Journal
 from store.lifecycle import Effect, Source, State
+from store.pace import STEP_PAGES
 from store.records import (
     Chain,
     CommandId,
@@ -54,6 +55,7 @@ from tests.store.drafts import (
     succeeded,
     unknown,
 )
+from tests.store.stalls import probed
 
 pytestmark = pytest.mark.anyio
 
@@ -477,6 +479,57 @@ async def test_commits_are_held_up_for_milliseconds(opened: Open, clock: Clock) 
     assert quantiles(busy, n=20)[-1] < 0.02  # of some hundred, the garbage collector may take a few
     # a step may take 2 ms beside its fsync; twenty times that is left to a machine that is busy
     assert median(steps) < median(alone) * 4 + 0.04
+
+
+async def most_copied(opened: Open, clock: Clock, settings: JournalSettings) -> int:
+    """Prune what there is, from the start of a life on: how many pages a checkpoint copied at the most."""
+    async with opened() as journal:
+        await fill(journal, 600)
+        await acknowledge(journal)
+        clock.now += timedelta(days=31)
+        await journal.transact(recording(driver_started()))
+    file = settings.state_dir / "journal.db"
+    async with opened() as journal, probed(journal, file) as probe:
+        await prune(journal)
+        await journal.transact(recording(driver_started()))
+        assert sum(work.removes for work in probe.done) > 4
+        return max((work.frames for work in probe.done if work.checkpoint), default=0)
+
+
+async def test_what_pruning_changed_is_copied_in_small_parts(
+    opened: Open, clock: Clock, settings: JournalSettings
+) -> None:
+    """From the first checkpoint of a life on: none has more than the last commit brought beyond the limit."""
+    assert STEP_PAGES <= await most_copied(opened, clock, settings) < STEP_PAGES * 2
+
+
+async def test_without_that_it_would_be_copied_at_once(
+    opened: Open, clock: Clock, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: the same pruning leaves more pages than that."""
+    monkeypatch.setattr("store.pace.STEP_PAGES", 10_000)
+    assert await most_copied(opened, clock, settings) >= STEP_PAGES * 3
+
+
+async def test_what_was_demanded_goes_before_what_is_old(
+    opened: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of retention leaves the commit to the erasure that somebody waits for."""
+    monkeypatch.setattr("store.erasure.AT_ONCE", 1)
+    monkeypatch.setattr("store.pace.STEP_S", 0.0)
+    async with opened() as journal:
+        for n in range(1, 5):
+            await journal.transact(recording(accepted(n), not_executed(n)))
+        await acknowledge(journal)
+        clock.now += timedelta(days=31)
+        await journal.transact(recording(driver_started()))
+        await journal.transact(lambda tx: tx.erase_run(RunId("run-1")))
+        monkeypatch.undo()
+        retention = Retention(SETTINGS)
+        assert await journal.transact(retention.step) == Step()
+        while not await journal.transact(lambda tx: tx.vanishes()):
+            pass
+        assert (await prune(journal)).commands == 4
 
 
 async def test_an_earlier_history_is_pruned_as_any_other(
