@@ -9,7 +9,7 @@ acceptance, so that a call costs two fsyncs: this one, and the outcome's.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from driver.core.admission import (
@@ -25,7 +25,6 @@ from driver.core.answers import Answer, Repeat, Reply, Silent
 from driver.core.codec import render
 from driver.core.commands import CommandData, InvalidData, ToolCallData
 from driver.core.frames import CommandFrame, InvalidCommand, Refused, Retired
-from driver.core.identity import operation_id
 from driver.core.strictjson import dumps_compact
 from driver.engine.assignments import Assignment, intent
 from driver.engine.commands import NO_EFFECTS, Commands, Effects, Given
@@ -100,7 +99,6 @@ class Intake:
         self._errands = errands
         self._posture = around.posture
         self._limits = around.limits
-        self._scope = around.scope
         self._machine = around.machine
         self._boundary = around.boundary
         self._traces = around.traces
@@ -228,10 +226,10 @@ class Intake:
         if offer.expires_in_ms is not None:
             expires_at = tx.now + timedelta(milliseconds=offer.expires_in_ms)
         data = offer.candidate.data
-        accepted = CommandAccepted(kind=offer.kind, content_digest=offer.candidate.content_digest)
         if isinstance(data, ToolCallData):
-            accepted = replace(
-                accepted,
+            accepted = CommandAccepted(
+                kind=offer.kind,
+                content_digest=offer.candidate.content_digest,
                 tool=data.tool,
                 args_digest=offer.args_digest,
                 write=offer.contract.write,
@@ -242,6 +240,8 @@ class Intake:
                 parent_operation_id=data.parent_operation_id,
                 traceparent=offer.traceparent,
             )
+        else:
+            accepted = CommandAccepted(kind=offer.kind, content_digest=offer.candidate.content_digest)
         payload = None if leaves_nothing(data) else dumps_compact(offer.raw).encode()
         tx.append(self._draft(offer, origin, accepted, payload=payload))
         tx.note_delivery(offer.command_id, "accepted")
@@ -323,9 +323,10 @@ class Intake:
         self, offer: Offer, data: ToolCallData, origin: Origin, expires_at: datetime | None
     ) -> Assignment:
         assert offer.run_id is not None, "a command without a usable run is never accepted"
+        assert offer.operation_id is not None, "what is accepted has a usable run"
         assert offer.args_digest is not None, "a call has arguments"
         return Assignment(
-            operation_id=operation_id(self._scope, offer.run_id, offer.command_id),
+            operation_id=offer.operation_id,
             command_id=offer.command_id,
             run_id=offer.run_id,
             origin=origin,
@@ -346,7 +347,7 @@ class Intake:
             run_id=offer.run_id,
             command_id=offer.command_id,
             # what was refused never became an operation
-            operation_id=None if isinstance(data, CommandRefused) else offer.operation_id(self._scope),
+            operation_id=None if isinstance(data, CommandRefused) else offer.operation_id,
             origin=origin,
             payload=payload,
             redact=() if offer.contract.redact is None else offer.contract.redact.paths,

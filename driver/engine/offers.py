@@ -31,6 +31,8 @@ class Offer:
     raw: JsonObject
     frame: CommandFrame | InvalidCommand
     candidate: Candidate
+    operation_id: OperationId | None = None
+    """Of a call; None where it is none, or has no usable run."""
     args_digest: Digest | None = None
     contract: Contract
     expires_in_ms: int | None
@@ -38,12 +40,6 @@ class Offer:
     refusal: NotSent | None = None
     ready: bool = False
     """Whether the call could go out at once."""
-
-    def operation_id(self, scope: str) -> OperationId | None:
-        """Return the operation of a call, within `scope`; None where it is no call, or has no usable run."""
-        if self.kind != ToolCallData.KIND or self.run_id is None:
-            return None
-        return operation_id(scope, self.run_id, self.command_id)
 
 
 class Offers:
@@ -77,7 +73,10 @@ class Offers:
             )
         asked = _supported(frame.kind, asked, self._kinds)
         data = asked.data
-        ready, refusal = self._readiness(frame, asked)
+        identity = None
+        if frame.kind == ToolCallData.KIND:
+            identity = operation_id(self._scope, frame.run_id, frame.command_id)
+        ready, refusal = self._readiness(frame, asked, identity)
         return Offer(
             command_id=frame.command_id,
             run_id=frame.run_id,
@@ -85,6 +84,7 @@ class Offers:
             raw=frame.data,
             frame=frame,
             candidate=asked,
+            operation_id=identity,
             args_digest=args_digest(data.tool, data.arguments, digester)
             if isinstance(data, ToolCallData)
             else None,
@@ -95,9 +95,11 @@ class Offers:
             refusal=refusal,
         )
 
-    def _readiness(self, frame: CommandFrame, asked: Candidate) -> tuple[bool, NotSent | None]:
+    def _readiness(
+        self, frame: CommandFrame, asked: Candidate, identity: OperationId | None
+    ) -> tuple[bool, NotSent | None]:
         """Whether the call could go out at once, and why it never can where that is plain already."""
-        if not isinstance(asked.data, ToolCallData):
+        if identity is None or not isinstance(asked.data, ToolCallData):
             return False, None
         name = ToolName.parse(asked.data.tool)
         provider = self._providers.get(name.provider)
@@ -106,7 +108,6 @@ class Offers:
         asks = self._terms.lookup(asked.data.tool).approval == "required"
         if asks or not self._posture.may_dispatch or self._crowded():
             return False, None
-        identity = operation_id(self._scope, frame.run_id, frame.command_id)
         call = ToolCall(
             operation_id=identity,
             attempt=1,
