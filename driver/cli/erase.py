@@ -41,9 +41,9 @@ def erase(
     """Erase the content of a run from the journal, for good: arguments, results, receipts, references, notes.
 
     What is not settled is kept, and so is what the plane has not acknowledged; identities, outcomes, times
-    and the chain stay of everything. An erased call cannot be executed again, nor compensated. Backups and
-    exports that were made before are not touched. A large run takes a while: the erasure goes on when nobody
-    waits for it, and after a restart. Exits 1 where something was kept.
+    and the chain stay of everything. An erased call cannot be executed again, and rarely compensated. Backups
+    and exports that were made before are not touched. A large run takes a while: the erasure goes on when
+    nobody waits for it, and after a restart. Exits 1 where something was kept.
     """
     path = f"/v1/runs/{quote(run_id, safe='')}"
     with doors.operator(config_file) as client:

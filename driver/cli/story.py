@@ -54,8 +54,9 @@ def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Rendera
         for moment in moments:
             yield line((f"  {_clock(moment.at)}  ", "dim"), moment.text)
     yield line()
-    yield labelled("arguments", "erased" if told.arguments is None else value_text(told.arguments))
-    yield labelled("result", _value(told.result))
+    erased = told.arguments is None
+    yield labelled("arguments", "erased" if erased else value_text(told.arguments))
+    yield labelled("result", "erased" if erased else _value(told.result))
     yield labelled("events", ", ".join(str(seq) for seq in told.events))
     yield from hint_lines(told, flags, within="show")
 

@@ -48,6 +48,11 @@ async def test_a_run_is_erased(tmp_path: Path) -> None:
         again = await to_thread.run_sync(run, config, "erase", "run-1", "--yes", "--json")
         told = json.loads(again.stdout)
         assert (again.exit_code, told["run_id"], told["kept"]["unsettled"]) == (0, "run-1", 0)
+        story = (await to_thread.run_sync(run, config, "show", operation_id)).stdout
+        assert [line.split() for line in story.splitlines() if "erased" in line] == [
+            ["arguments", "erased"],
+            ["result", "erased"],
+        ]
 
 
 async def test_what_is_kept_is_named_with_the_way_on(tmp_path: Path) -> None:
