@@ -17,7 +17,10 @@ from typing import Any, Final
 import anyio
 import structlog
 
+from driver.core.attempts import Answered
+from driver.core.attempts import Report as ToolReport
 from driver.core.stream import Stream
+from store.records import JsonObject
 from tests.driver.providers.mcp.mutations import bent, success_of
 from tests.driver.providers.mcp.test_mutations import over_http, sized
 from tests.faults.hostile import daemons, liars, parsers, rivals, visits
@@ -49,6 +52,7 @@ WANTED: Final = frozenset(
         "closed with 1002", "closed with 1007", "closed with 1009", "calls that were executed",
         "answers with a code", "HTTP 200", "HTTP 400", "HTTP 403", "HTTP 404", "HTTP 405", "HTTP 422",
         "a real daemon stood it", "caught: duplicate keys are taken", "caught: the future is believed",
+        "caught: a success needs no clear yes",
     }
 )  # fmt: skip
 
@@ -85,8 +89,16 @@ def run(seed: int, seconds: float, target: int) -> Report:
         inside = workers.submit(work, Path(folder), seed, seconds, target)
         outside = workers.submit(daemons.work, seed, seconds / 2)
         balances = (inside.result(), outside.result())
-        caught = {name: workers.submit(control, name, seed).result() for name in CONTROLS}
-    return _report(seed, balances, caught)
+    return _report(seed, balances, _controls(seed))
+
+
+def _controls(seed: int) -> dict[str, str | None]:
+    """Take each mechanism away, each in a process of its own: a spoilt one would be noticed for what spoilt it."""
+    noticed: dict[str, str | None] = {}
+    for name in CONTROLS:
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as spoilt:
+            noticed[name] = spoilt.submit(control, name, seed).result()
+    return noticed
 
 
 def work(folder: Path, seed: int, seconds: float, target: int) -> Balance:
@@ -157,9 +169,20 @@ def _believes_the_future() -> None:
     Stream.was_sent = was_sent  # type: ignore[method-assign]
 
 
+def _wants_no_clear_yes() -> None:
+    def report_of(envelope: JsonObject) -> ToolReport:
+        result = envelope.get("result")
+        return Answered(result=result) if isinstance(result, dict) else lax(envelope)
+
+    module: Any = parsers
+    lax: Callable[[JsonObject], ToolReport] = module.report_of
+    module.report_of = report_of
+
+
 CONTROLS: Final = {
     "duplicate keys are taken": (_takes_duplicates, parsers.frames),
     "the future is believed": (_believes_the_future, liars.conversations),
+    "a success needs no clear yes": (_wants_no_clear_yes, parsers.lines),
 }
 
 
