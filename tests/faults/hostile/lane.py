@@ -93,7 +93,7 @@ def run(seed: int, seconds: float, target: int) -> Report:
 
 
 def _controls(seed: int) -> dict[str, str | None]:
-    """Take each mechanism away, each in a process of its own: a spoilt one would be noticed for what spoilt it."""
+    """Take each mechanism away in a process of its own: a spoilt one would be noticed for what spoilt it."""
     noticed: dict[str, str | None] = {}
     for name in CONTROLS:
         with ProcessPoolExecutor(1, mp_context=get_context("fork")) as spoilt:
