@@ -139,7 +139,7 @@ def member(message: Message, name: str) -> Message:
     return value if isinstance(value, dict) else {}
 
 
-_AN_ID: Final = rb'(?P<id>-?[0-9]{1,18}|"[^"\\\x00-\x1f\x80-\xff]{0,256}")'
+_AN_ID: Final = rb'(?P<id>-?(?:0|[1-9][0-9]{0,17})|"[^"\\\x00-\x1f\x80-\xff]{0,256}")'
 _PLAIN: Final = rb'"(?:jsonrpc|method)"\s*:\s*"[^"\\]{0,256}"'
 _RESPONSE: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":' + _AN_ID + rb',"(?P<what>result|error)":')
 """As the daemon writes it."""

@@ -220,6 +220,7 @@ async def test_a_message_that_is_too_long_is_answered_and_left_out(tmp_path: Pat
         ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n":1e999}}}', 1),
         ('{"method":"tools/call","params":{"id":2,"n":NaN},"jsonrpc":"2.0","id":1}', 1),
         ('{"jsonrpc":"2.0","id":1.5,"method":"tools/call","params":{}}', 1.5),
+        ('{"jsonrpc":"2.0","id":01,"method":"tools/call","params":{}}', None),
         ('{"jsonrpc":"2.0","id":null,"method":"ping"}', None),
         ('{"jsonrpc":"2.0","id":1,"method":5}', 1),
         ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}', 1),

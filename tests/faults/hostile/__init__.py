@@ -8,6 +8,7 @@
   that forges (`forger`);
 * `rivals`: two planes at once, before the same;
 * `callers`: lines on the local sockets;
+* `relays`: lines on the gateway's;
 * `daemons`: all of that to real daemons, and hostile servers under them.
 
 Most inputs come in by the first two ways, which cost a fraction of a millisecond; the report says how many

@@ -18,6 +18,7 @@ import anyio
 from tests.faults.hostile.callers import call_in
 from tests.faults.hostile.forger import Forger
 from tests.faults.hostile.gullible import GulliblePlane
+from tests.faults.hostile.relays import write_lines
 from tests.faults.hostile.visits import Visit
 from tests.faults.hostile.wire import handshake
 from tests.faults.lane import BROKEN_MAX, DUPLICATE_EFFECTS
@@ -77,7 +78,7 @@ async def _visit(zygote: Zygote, balance: Balance, seed: int, number: int) -> No
     async with scripted_plane(plane=plane), sandbox(zygote, plane) as made:
         forger = Forger(("127.0.0.1", port_of(plane)), plane.look_again)
         with cutter(forger):
-            made.configure(control={"url": f"ws://127.0.0.1:{forger.port}/driver"})
+            made.configure(control={"url": f"ws://127.0.0.1:{forger.port}/driver"}, gateway={})
             life = made.start()
             await plane.connected()
             visit = Visit(
@@ -99,6 +100,8 @@ async def _provoke(visit: Visit, made: Sandbox, life: Life) -> None:
     sockets = [made.runtime / name for name in ("inspect.sock", "operator.sock")]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call_in, visit.balance, sockets, visit.seed, range(LINES))
+        gateway = made.runtime / "gateway.sock"
+        tasks.start_soon(write_lines, visit.balance, gateway, visit.seed, range(LINES))
         await visit.words(range(BESIDE, BESIDE + WORDS))
         await visit.garbage(range(BESIDE, BESIDE + GARBAGE))
         for number in _soon_forgiven(visit.seed):
@@ -122,6 +125,8 @@ def _soon_forgiven(seed: int) -> list[int]:
 async def _must_have_stood_it(visit: Visit, made: Sandbox, life: Life) -> None:
     assert await life.stop() == 0, life.text[-2_000:]
     assert "Traceback" not in life.text, life.text[-4_000:]
+    assert not life.lines("gateway_connection_failed"), "a connection of the gateway failed"
+    assert "handler for" not in life.text, "the gateway has no answer to something"
     verified = await made.command("verify", "--deep")
     assert verified.code == 0, verified.text
     await made.quiet()

@@ -23,7 +23,7 @@ from driver.core.stream import Stream
 from store.records import JsonObject
 from tests.driver.providers.mcp.mutations import bent, success_of
 from tests.driver.providers.mcp.test_mutations import over_http, sized
-from tests.faults.hostile import daemons, liars, parsers, rivals, visits
+from tests.faults.hostile import daemons, liars, parsers, relays, rivals, visits
 from tests.faults.lane import (
     BROKEN_MAX,
     CONTRADICTING_RECEIPTS,
@@ -42,7 +42,7 @@ WANTED: Final = frozenset(
     {
         "words to the parser of frames", "lines to the parser of MCP", "inputs of lying planes",
         "words over a socket", "bytes in place of frames", "answers to a handshake",
-    "lines on a local socket",
+    "lines on a local socket", relays.BESIDE, relays.ANSWERED, relays.REFUSED,
         "bent answers over HTTP", "words of two planes at once", "a conflict between two planes",
     "hostile servers, called by a real daemon",
         "a word that is a frame", "a word that is no frame", "a command that is refused for good",

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.faults.hostile import judge, liars, parsers
+from tests.faults.hostile import judge, liars, parsers, relays
 from tests.faults.hostile.callers import lines
 from tests.faults.hostile.wire import garbage, handshake
 from tests.faults.hostile.words import valid, word
@@ -20,7 +20,7 @@ def never() -> bool:
 
 def test_the_same_number_gives_the_same_word() -> None:
     """So a broken promise can be replayed; another seed says something else."""
-    for made in (word, garbage, handshake, lines):
+    for made in (word, garbage, handshake, lines, relays.lines):
         assert [made(7, number) for number in range(50)] == [made(7, number) for number in range(50)]
         assert [made(7, number) for number in range(50)] != [made(8, number) for number in range(50)]
 

@@ -63,13 +63,16 @@ def word(seed: int, number: int) -> str | bytes:
     chance = Random(seed * 1_000_000_007 + number)
     if chance.random() < 0.005:
         return chance.choice(GARBAGE)[1]
-    frame = valid(chance)
-    for _ in range(chance.choice((0, 1, 1, 2))):
-        _bend(chance, frame)
-    text = _text(frame)
-    if chance.random() < 0.5:
-        text = chance.choice(BENDINGS)(chance, text)
+    text = bent(chance, valid(chance))
     return text.encode("utf-8", "surrogatepass") if chance.random() < 0.02 else text
+
+
+def bent(chance: Random, message: Json) -> str:
+    """Return the text of a message that was good; now and then it still is."""
+    for _ in range(chance.choice((0, 1, 1, 2))):
+        _bend(chance, message)
+    text = _text(message)
+    return chance.choice(BENDINGS)(chance, text) if chance.random() < 0.5 else text
 
 
 @cache
