@@ -20,12 +20,9 @@ events may go statement by statement instead of event by event, each statement o
   that it is to be written, what waited before the unit is written, then a savepoint is set.
 """
 
-import json
-import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, cast
 
 from store.errors import JournalFailed
 from store.head import Head, Ledger, Parameters, write_head
@@ -33,7 +30,9 @@ from store.keys import DigestKey
 from store.lifecycle import State
 from store.located import CommandRow, OperationRow, Row, RunRow
 from store.records import CommandRecord, Digest, OperationRecord, RunId, Timestamp
-from store.statements import STATEMENTS
+from store.statements import READS, STATEMENTS
+from store.undoing import Undo
+from store.written import Sum, changed_operation, new_command, new_operation, received, summed, with_receipt
 
 RECENT_MAX: Final = 1_024
 """Operations that have not ended, and that are not read again for their next event."""
@@ -52,12 +51,6 @@ APPENDED: Final = (
     "insert_delivery",
 )
 """Statements whose writes wait, in the order in which they are caught up with."""
-_COMMENTS: Final = re.compile(r"(?:--[^\n]*\n)*")
-_READS: Final = frozenset(
-    name for name, sql in STATEMENTS.items() if _COMMENTS.sub("", sql, count=1).startswith(("SELECT", "WITH"))
-)
-"""Statements that change nothing, so that nothing of them has to be undone."""
-
 OF_A_STATEMENT: Final = (
     sqlite3.IntegrityError,
     sqlite3.DataError,
@@ -68,24 +61,6 @@ OF_A_STATEMENT: Final = (
 
 _Write = tuple[int, Row]
 """The seq of the event, and the parameters."""
-_Change = tuple[dict[Any, Any], object, object]
-"""What was kept under a key, and where."""
-
-
-class _Sum(NamedTuple):
-    """What is to be added to a run, and when something happened in it last."""
-
-    operations: int
-    unsettled: int
-    at: Timestamp
-
-    def without(self, part: "_Sum") -> "_Sum":
-        """Return what of it is not the part."""
-        return _Sum(self.operations - part.operations, self.unsettled - part.unsettled, self.at)
-
-
-_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-"""`json.dumps` would make an encoder each time."""
 
 
 class Batches(Ledger):
@@ -120,7 +95,9 @@ class Batches(Ledger):
         self._changed_operations: Final[dict[str, int]] = {}
         self._runs: Final[dict[str, RunRow]] = {}
         """As they are without their sums."""
-        self._sums: Final[dict[int, tuple[int, _Sum]]] = {}
+        self._run_names: Final[dict[int, str]] = {}
+        """Of those, and of some that were undone."""
+        self._sums: Final[dict[int, tuple[int, Sum]]] = {}
         """By run: the seq, and what is to be added."""
         self._alike: Final[set[tuple[int, Digest]]] = set()
         """Run and arguments of the writes that wait to be inserted."""
@@ -133,11 +110,10 @@ class Batches(Ledger):
         self.waiting_bytes = 0
         """What waits to be written beside small rows: bodies of events, and payloads."""
         self._seen = connection.total_changes
-        self._in_unit = self._saved = False
-        self._undo: Final[list[_Change]] = []
-        """What this unit has changed of what is kept, in order."""
-        self._lengths: tuple[int, ...] = ()
-        """How much of the lists is older than this unit."""
+        self._undo: Final = Undo(self._lists)
+        self._set: Final = self._undo.set
+        self._saved = False
+        """Whether the unit has its savepoint."""
         self._before = (head, head.last_seq, head.chain)
         self._counts: dict[State, int] = {}
         """Those before a unit that is saved."""
@@ -146,24 +122,23 @@ class Batches(Ledger):
 
     def begin(self) -> None:
         """Begin a unit: what is written from here on can be undone."""
-        self._undo.clear()
-        self._lengths = tuple(map(len, self._lists))
+        self._undo.begin()
         self._before = (self.head, self.head.last_seq, self.head.chain)
-        self._in_unit, self._saved = True, False
+        self._saved = False
 
     def keep(self) -> None:
         """End the unit: what it wrote stays."""
-        self._in_unit = False
+        self._undo.is_open = False
         if self._saved:
             self.connection.execute("RELEASE unit")
 
     def undo(self) -> None:
         """End the unit, and take back what it wrote."""
-        self._in_unit = False
+        self._undo.is_open = False
         if self._saved:
             self.connection.execute("ROLLBACK TO unit")
             self.connection.execute("RELEASE unit")
-        self._take_out()
+        self._undo.take_out()
         self.head, self.head.last_seq, self.head.chain = self._before
         if self._saved:
             cast("dict[State, int]", self.head.counts).update(self._counts)
@@ -171,15 +146,12 @@ class Batches(Ledger):
 
     def _save(self) -> None:
         """Write what waited before this unit; then set a savepoint, and write what the unit wrote so far."""
-        undone, tails = self._take_out()
+        taken = self._undo.take_out()
         sums, inserted, self._counts = dict(self._sums), set(self._new_operations), dict(self.head.counts)
         self._write_all()
         self.connection.execute("SAVEPOINT unit")
         self._saved = True
-        for kept, key, value in reversed(undone):
-            _restore(kept, key, value)
-        for items, tail in zip(self._lists, tails, strict=True):
-            items.extend(tail)
+        self._undo.put_back(taken)
         # what the unit only added to is written already, but for what it added
         for run in sums.keys() & self._sums.keys():
             seq, total = self._sums[run]
@@ -189,28 +161,11 @@ class Batches(Ledger):
         self._write_all()
         self._drop()
 
-    def _take_out(self) -> tuple[list[_Change], list[list[_Write]]]:
-        """Take what waits of this unit out again, and return it."""
-        undone: list[_Change] = []
-        for kept, key, before in reversed(self._undo):
-            undone.append((kept, key, kept.get(key, _ABSENT)))
-            _restore(kept, key, before)
-        self._undo.clear()
-        tails = [items[length:] for items, length in zip(self._lists, self._lengths, strict=True)]
-        for items, length in zip(self._lists, self._lengths, strict=True):
-            del items[length:]
-        return undone, tails
-
-    def _set(self, kept: dict[Any, Any], key: object, value: object) -> None:
-        if self._in_unit:
-            self._undo.append((kept, key, kept.get(key, _ABSENT)))
-        kept[key] = value
-
     # ------------------------------------------------------------ reading
 
     def execute(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Run the statement, after everything that waits."""
-        if self._in_unit and not self._saved and (self._has_written or name not in _READS):
+        if self._undo.is_open and not self._saved and (self._undo.has_any or name not in READS):
             self._save()
         else:
             self.catch_up()
@@ -240,7 +195,8 @@ class Batches(Ledger):
             found = self._commands[command_id] = self._look_up(command_id)
         if found is None or (receipt := self._receipts.get(found.id)) is None:
             return found
-        return _with_receipt(found, receipt)
+        seq, kind, _ = receipt[1]
+        return with_receipt(found, seq, kind)
 
     def _look_up(self, command_id: str) -> CommandRow | None:
         """Return a command as it stands in its table: most that are asked for are new, and nowhere."""
@@ -259,7 +215,7 @@ class Batches(Ledger):
         if found is None:
             self._missing.add(operation_id)
         elif (receipt := self._receipts.get(found.command)) is not None:
-            return _received(found, receipt[1][0])
+            return received(found, receipt[1][0])
         elif found.record.ended_at is None:
             self._operations[operation_id] = found
         return found
@@ -269,7 +225,7 @@ class Batches(Ledger):
         found = self._run(run_id)
         if found is None or (waiting := self._sums.get(found.id)) is None:
             return found
-        return _summed(found, waiting[1])
+        return summed(found, waiting[1])
 
     def has_ended(self, run_id: str) -> bool:
         """Whether a run was ended."""
@@ -280,7 +236,7 @@ class Batches(Ledger):
         self._look_around()
         found = self._runs.get(run_id)
         if found is None and (found := super().run(run_id)) is not None:
-            self._runs[run_id] = found
+            self._runs[run_id], self._run_names[found.id] = found, run_id
         return found
 
     def has_alike(self, run: int, args_digest: Digest) -> bool:
@@ -303,7 +259,15 @@ class Batches(Ledger):
             self._drop()
 
     def _drop(self) -> None:
-        for kept in (self._commands, self._operations, self._missing, self._runs, self._answers, self._next):
+        for kept in (
+            self._commands,
+            self._operations,
+            self._missing,
+            self._runs,
+            self._run_names,
+            self._answers,
+            self._next,
+        ):
             kept.clear()
         self._seen = self.connection.total_changes
 
@@ -322,50 +286,31 @@ class Batches(Ledger):
         """Note that something happened in a run, which is made with its first event; return its rowid."""
         found = self._run(run_id)
         if found is not None:
-            self._add(found.id, _Sum(0, 0, at))
+            self.count_in_run(found.id, 0, 0, at)
             return found.id
         rowid = self.rows[0] or self._new_rowid("runs")
         self._new_runs.append((self.seq, (rowid, run_id, at, at)))
         self._waits = True
         self._set(self._runs, run_id, RunRow(rowid, run_id, 0, None, 0, 0, at, at))
+        self._run_names[rowid] = run_id
         return rowid
 
     def count_in_run(self, run: int, operations: int, unsettled: int, at: Timestamp) -> None:
         """Count so many more operations in a run, and unsettled ones."""
-        self._add(run, _Sum(operations, unsettled, at))
-
-    def _add(self, run: int, more: _Sum) -> None:
         waiting = self._sums.get(run)
         if waiting is not None:
             total = waiting[1]
-            if not (more.operations or more.unsettled) and total.at >= more.at:
+            if not (operations or unsettled) and total.at >= at:
                 return
-            more = _Sum(
-                total.operations + more.operations,
-                total.unsettled + more.unsettled,
-                max(total.at, more.at),
-            )
-        self._set(self._sums, run, (self.seq, more))
+            operations, unsettled = operations + total.operations, unsettled + total.unsettled
+            at = max(at, total.at)
+        self._set(self._sums, run, (self.seq, Sum(operations, unsettled, at)))
         self._waits = True
 
     def add_command(self, record: CommandRecord, run: int | None) -> CommandRow:
         """Make a command."""
         rowid = self.rows[1] or self._new_rowid("commands")
-        values = (
-            rowid,
-            record.command_id,
-            run,
-            record.kind,
-            record.origin.value,
-            record.content_digest,
-            record.operation_id,
-            record.accepted_seq,
-            record.accepted_at,
-            record.receipt_seq,
-            record.receipt_kind,
-            record.expires_at,
-        )
-        self._new_commands.append((self.seq, values))
+        self._new_commands.append((self.seq, new_command(record, rowid, run)))
         self._waits = True
         made = CommandRow(record, rowid, cast("int", run))
         self._set(self._commands, record.command_id, made)
@@ -425,7 +370,7 @@ class Batches(Ledger):
         """Write everything that waits. Raises sqlite3.Error."""
         if not self._waits:
             return
-        if self._in_unit and not self._saved:
+        if self._undo.is_open and not self._saved:
             self._save()
         else:
             self._write_all()
@@ -436,11 +381,6 @@ class Batches(Ledger):
         self._look_around()
         write_head(self.connection, self.head)
         self._seen = self.connection.total_changes
-
-    @property
-    def _has_written(self) -> bool:
-        """Whether something of this unit waits to be written."""
-        return bool(self._undo) or any(map(int.__lt__, self._lengths, map(len, self._lists)))
 
     def _write_all(self) -> None:
         own = self.connection.total_changes == self._seen
@@ -465,8 +405,8 @@ class Batches(Ledger):
     def _in_order(self) -> Iterator[tuple[str, Iterable[_Write]]]:
         yield "insert_run", self._new_runs
         yield "insert_command", self._new_commands
-        yield "insert_operation", self._rows_of(self._new_operations, _inserted)
-        yield "update_operation", self._rows_of(self._changed_operations, _updated)
+        yield "insert_operation", self._rows_of(self._new_operations, new_operation)
+        yield "update_operation", self._rows_of(self._changed_operations, changed_operation)
         yield from self._appended.items()
         yield "set_receipt", list(self._receipts.values())
         yield "count_in_run", [(seq, (*total, run)) for run, (seq, total) in self._sums.items()]
@@ -482,9 +422,10 @@ class Batches(Ledger):
         """Nothing waits any more."""
         for items in self._lists:
             items.clear()
-        for run_id, run in self._runs.items() if self._sums else ():
-            if (waiting := self._sums.get(run.id)) is not None:
-                self._runs[run_id] = _summed(run, waiting[1])
+        for rowid, (_, more) in self._sums.items():
+            name = self._run_names.get(rowid)
+            if name is not None and (run := self._runs.get(name)) is not None and run.id == rowid:
+                self._runs[name] = summed(run, more)
         for operation_id in (*self._new_operations, *self._changed_operations):
             if self._operations[operation_id].record.ended_at is not None:
                 del self._operations[operation_id]
@@ -503,87 +444,7 @@ class Batches(Ledger):
             kept.clear()
         if len(self._runs) > RUNS_MAX:
             self._runs.clear()
+            self._run_names.clear()
         self.waiting_bytes = 0
-        self._undo.clear()
-        self._lengths = (0,) * len(self._lists)
+        self._undo.forget()
         self._seen = self.connection.total_changes
-
-
-_ABSENT: Final = object()
-
-
-def _restore(kept: dict[Any, Any], key: object, value: object) -> None:
-    if value is _ABSENT:
-        kept.pop(key, None)
-    else:
-        kept[key] = value
-
-
-def _summed(run: RunRow, more: _Sum) -> RunRow:
-    return run._replace(
-        operations=run.operations + more.operations,
-        unsettled=run.unsettled + more.unsettled,
-        last_at=max(run.last_at, more.at),
-    )
-
-
-def _with_receipt(command: CommandRow, receipt: _Write) -> CommandRow:
-    seq, kind, _ = receipt[1]
-    record = replace(command.record, receipt_seq=seq, receipt_kind=kind)
-    return CommandRow(record, command.id, command.run)
-
-
-def _received(row: OperationRow, seq: int) -> OperationRow:
-    return OperationRow(row.record, row.id, row.command, row.run, seq, row.listed, row.known)
-
-
-def _as_text(value: object) -> str | None:
-    return None if value is None else _encode(value)
-
-
-# Enums are bound by their `value` and booleans as integers: for anything but exact built-in types, sqlite3
-# first looks for an adapter, at several microseconds each.
-
-
-def _updated(row: OperationRow) -> Row:
-    """What changes of an operation, and its rowid."""
-    record = row.record
-    return (
-        record.state.value,
-        record.effect.value,
-        None if record.effect_by is None else record.effect_by.value,
-        int(row.listed),
-        int(record.guards),
-        record.reason,
-        record.error_means,
-        _as_text(record.receipt),
-        record.attempt_count,
-        _as_text(record.metadata),
-        record.started_seq,
-        record.result_seq,
-        record.started_at,
-        record.ended_at,
-        record.deadline_at,
-        row.id,
-    )
-
-
-def _inserted(row: OperationRow) -> Row:
-    """All of an operation."""
-    record = row.record
-    return (
-        *_updated(row),
-        record.operation_id,
-        row.command,
-        row.run,
-        record.origin.value,
-        record.tool,
-        record.args_digest,
-        int(record.write),
-        record.identical,
-        int(record.repeat),
-        record.accepted_seq,
-        record.accepted_at,
-        record.expires_at,
-        record.parent_operation_id,
-    )

@@ -287,8 +287,6 @@ CREATE UNIQUE INDEX observations_of_operation ON observations (operation, attemp
 
 CREATE INDEX operations_unsettled_of_run ON operations (run) WHERE listed = 1;
 
-CREATE INDEX tombstones_alike ON tombstones (run, args_digest);
-
 CREATE INDEX erasures_due ON erasures (command) WHERE done = 0;
 
 CREATE INDEX events_alone ON events (run, seq) WHERE command IS NULL AND operation IS NULL;
@@ -308,6 +306,8 @@ CREATE INDEX dead_letters_parked ON dead_letters (seq) WHERE requeued_as IS NULL
 CREATE UNIQUE INDEX payloads_in_pieces ON payloads (pieces) WHERE pieces IS NOT NULL;
 
 CREATE INDEX operations_inferred ON operations (effect_by) WHERE effect_by = 'supervisor';
+
+CREATE INDEX tombstones_alike ON tombstones (run, substr(args_digest, 1, 16));
 
 CREATE VIEW command_rows AS
 SELECT

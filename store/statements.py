@@ -38,3 +38,8 @@ def load() -> Mapping[str, str]:
 
 
 STATEMENTS: Final = load()
+_COMMENTS: Final = re.compile(r"(?:--[^\n]*\n)*")
+READS: Final = frozenset(
+    name for name, sql in STATEMENTS.items() if _COMMENTS.sub("", sql, count=1).startswith(("SELECT", "WITH"))
+)
+"""Statements that change nothing, so that nothing of them has to be undone."""

@@ -18,7 +18,10 @@ SELECT max(id) FROM operations;
 -- name: has_alike
 SELECT
   EXISTS (SELECT 1 FROM operations WHERE run = :run AND args_digest = :args_digest AND write = 1)
-  OR EXISTS (SELECT 1 FROM tombstones WHERE run = :run AND args_digest = :args_digest);
+  OR EXISTS (
+    SELECT 1 FROM tombstones
+    WHERE run = :run AND substr(args_digest, 1, 16) = substr(:args_digest, 1, 16) AND +args_digest = :args_digest
+  );
 
 -- name: insert_operation
 INSERT INTO operations (
@@ -132,7 +135,8 @@ SELECT
   accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
   parent_operation_id
 FROM operation_rows
-WHERE run = (SELECT id FROM runs WHERE run_id = ?) AND args_digest = ? AND guards = 1 ORDER BY id DESC LIMIT ?;
+WHERE run = (SELECT id FROM runs WHERE run_id = :run_id) AND args_digest = :args_digest AND guards = 1
+ORDER BY id DESC LIMIT :limit;
 
 -- name: twins_alike
 SELECT
@@ -141,8 +145,8 @@ SELECT
   accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
   parent_operation_id
 FROM operation_rows
-WHERE run = (SELECT id FROM runs WHERE run_id = ?) AND args_digest = ? AND write = 1 AND guards = 0
-ORDER BY id DESC LIMIT ?;
+WHERE run = (SELECT id FROM runs WHERE run_id = :run_id) AND args_digest = :args_digest AND write = 1 AND guards = 0
+ORDER BY id DESC LIMIT :limit;
 
 -- name: open_operations
 SELECT

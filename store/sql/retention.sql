@@ -102,8 +102,12 @@ SELECT
 FROM tombstones AS t LEFT JOIN runs AS r ON r.id = t.run WHERE t.command_id = ?;
 
 -- name: tombstones_alike
+-- The `+` keeps SQLite from putting the value into the expression, which then no index has.
 SELECT operation_id, state, effect, effect_by FROM tombstones
-WHERE run = (SELECT id FROM runs WHERE run_id = ?) AND args_digest = ? AND write = 1 ORDER BY id DESC LIMIT ?;
+WHERE
+  run = (SELECT id FROM runs WHERE run_id = :run_id)
+  AND substr(args_digest, 1, 16) = substr(:args_digest, 1, 16) AND +args_digest = :args_digest AND write = 1
+ORDER BY id DESC LIMIT :limit;
 
 -- name: oldest_tombstones
 SELECT id, run, pruned_at FROM tombstones WHERE id > 0 ORDER BY id LIMIT ?;

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.cuts import FLAGS, ORDER, cut
-from store.events import CommandFailed, CommandRefused, EventData, OperationFailed, OperationSucceeded
+from store.events import (
+    CommandCompleted,
+    CommandFailed,
+    CommandRefused,
+    EventData,
+    OperationFailed,
+    OperationSucceeded,
+)
 from store.lifecycle import Effect
 from store.records import Digest, JsonValue
 from store.wire import as_json
@@ -45,7 +52,13 @@ def test_a_cut_event_fits_or_has_nothing_left_to_lose(event: EventData, limit: i
     for name in ("receipt", "message"):
         left = getattr(shorter, name, None)
         assert not left or length_of(left) <= len('null,"receipt_missing":true')
-    assert length_of(getattr(shorter, "result", None)) <= DIGEST_BYTES + len("null,true")
+    assert length_of(getattr(shorter, "result", None)) <= DIGEST_BYTES + len('null,"result_truncated":true')
+
+
+def test_a_result_that_takes_less_than_its_loss_is_not_cut() -> None:
+    """Where the event has no member yet that says so, this one, its digest and null are what it costs."""
+    event = CommandCompleted(result={"": None, "00\x07\x07\x07𐀀": None, "0\x1f\x1f\x1f\x07𐀀": None})
+    assert cut_to(event, 0) == (event, None)
 
 
 @given(events(), st.integers(0, 2 * FRAME_BYTES_MIN))

@@ -67,6 +67,8 @@ def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: st
         ("open_commands_of_run", "commands_open_of_run"),
         ("twins_guarding", "operations_guarding"),
         ("twins_alike", "operations_alike"),
+        ("tombstones_alike", "tombstones_alike (run=? AND"),
+        ("has_alike", "tombstones_alike (run=? AND"),
         ("page_open", "operations_open"),
         ("floor_open", "operations_open"),
         ("page_of_run", "operations_of_run"),
