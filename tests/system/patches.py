@@ -8,6 +8,7 @@ import os
 import socket
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -207,6 +208,18 @@ def nobody_parts() -> None:
     McpProvider._part = parted  # type: ignore[method-assign]
 
 
+def commits_hang() -> None:
+    """Let no commit through while the file `STALL` is there, as a disk does that hangs."""
+    original = Writer.commit
+
+    def commit(self: Writer, units: Any) -> Any:  # noqa: ANN401 - whatever the original takes
+        while Path(os.environ["STALL"]).exists():
+            time.sleep(0.01)  # in the journal's own thread
+        return original(self, units)
+
+    Writer.commit = commit  # type: ignore[method-assign]
+
+
 def log_in_line() -> None:
     """Write each line when it is logged, and wait for whoever reads it."""
     module = import_module("driver.log")
@@ -312,6 +325,7 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             nobody_parts,
             no_hold,
             log_in_line,
+            commits_hang,
             no_burials,
             traced,
             a_backup_goes_on,

@@ -50,6 +50,8 @@ class Life:
     ended: anyio.Event = field(default_factory=anyio.Event)
     states: list[str] = field(default_factory=list[str])
     """What it told its service manager, in order."""
+    heard: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, with each thing that it told."""
     settled: anyio.Event = field(default_factory=anyio.Event)
     """Set once it is ready, or never will be."""
     listening: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -115,6 +117,8 @@ class Life:
                 with anyio.CancelScope() as self.listening:
                     await anyio.wait_readable(self.channel)
                     self.states.extend(self.channel.recv(DATAGRAM_BYTES_MAX).decode().splitlines())
+                    self.heard.set()
+                    self.heard = anyio.Event()
                 if "READY=1" in self.states:
                     self.settled.set()
 
