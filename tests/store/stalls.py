@@ -2,7 +2,8 @@
 
 A probe takes the place of the journal's connection, in its own thread. Of each statement it notes how long it
 took, how much of that was the thread's own processor time, and how long the thread was ready and had no
-processor; what is left is the disk. So a slow disk, a busy machine and our own work are told apart.
+processor; what is left is the disk, or Python's lock, which the event loop's thread may have. So a slow disk,
+a busy machine and our own work are told apart.
 """
 
 import os
@@ -40,8 +41,8 @@ class Cost(NamedTuple):
     """Ready to run, and without a processor."""
 
     @property
-    def disk(self) -> float:
-        """What is neither the thread's own work nor the machine's other work."""
+    def elsewhere(self) -> float:
+        """What is neither the thread's own work nor the machine's other work: the disk, or Python's lock."""
         return max(0.0, self.wall - self.cpu - self.starved)
 
     def plus(self, other: "Cost") -> "Cost":

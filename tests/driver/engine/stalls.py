@@ -99,7 +99,7 @@ class Measure:
 
 def _told(cost: Cost) -> str:
     return (
-        f"{cost.wall * 1e3:.1f} (ours {cost.cpu * 1e3:.1f}, disk {cost.disk * 1e3:.1f}, "
+        f"{cost.wall * 1e3:.1f} (ours {cost.cpu * 1e3:.1f}, disk or lock {cost.elsewhere * 1e3:.1f}, "
         f"no processor {cost.starved * 1e3:.1f})"
     )
 
@@ -116,7 +116,7 @@ def _costs(works: list[Work]) -> str:
     frames = [work.frames for work in works]
     return (
         f"ours {_spread([work.total.cpu for work in works])}, "
-        f"disk {_spread([work.total.disk for work in works])}, "
+        f"disk or lock {_spread([work.total.elsewhere for work in works])}, "
         f"pages {median(frames):.0f}, at most {max(frames)}"
     )
 
