@@ -21,6 +21,7 @@ from driver.engine.dispatcher import CANCEL_DRAIN_S
 from driver.engine.engine import Engine
 from driver.engine.fences import ROLLBACKS
 from driver.engine.posture import Limits, Posture
+from driver.engine.pruning import prune
 from driver.engine.supervision import outside
 from driver.engine.surroundings import Surroundings
 from driver.engine.terms import Terms
@@ -30,6 +31,7 @@ from store.events import DriverStarted, DriverStopping
 from store.journal import Journal, open_journal
 from store.lifecycle import Effect
 from store.records import BootId, OperationFilter, OperationId, OperationRecord, StoredEvent
+from store.retention import RetentionSettings
 from store.settings import JournalSettings
 from store.view import View
 from supervisor.loop import Supervisor
@@ -81,6 +83,8 @@ class Around:
     ids: Callable[[], str]
     bold: bool
     """Whether the supervisor's model says more than it knows."""
+    keeps_s: float | None
+    """For how long what is over is kept; None: for as long as the world lasts."""
 
 
 class Bold:
@@ -201,7 +205,7 @@ class Life(Caller):
             settings, clock=self.around.clocks.wall, new_id=self.around.ids, boundary=self._pass
         ) as journal:
             self.journal = journal
-            self.around.truth.begins(await journal.read(_everything))
+            self.around.truth.begins(*await journal.read(_everything))
             journal.subscribe(self._hear)
             await self._live(journal)
 
@@ -254,6 +258,8 @@ class Life(Caller):
             await tasks.start(engine.run, recovered)
             posture.ready = self.ready = True
             tasks.start_soon(link.run)
+            if around.keeps_s is not None:
+                tasks.start_soon(prune, journal, _kept(around.keeps_s))
             if around.bold:
                 tasks.start_soon(supervisor.run)
             await self.told_to_stop.wait()
@@ -275,8 +281,15 @@ async def _asked(question: Callable[[Journal], Awaitable[T]], journal: Journal) 
     return await question(journal)
 
 
-def _everything(view: View) -> tuple[StoredEvent, ...]:
-    return view.events(0, 1_000, 16_000_000)
+def _everything(view: View) -> tuple[tuple[StoredEvent, ...], int]:
+    return view.events(0, 1_000, 16_000_000), view.acked_seq
+
+
+def _kept(seconds: float) -> RetentionSettings:
+    """Forget what is over after so long; what answers a redelivery in its place stays."""
+    return RetentionSettings(
+        retention=timedelta(seconds=seconds), retention_unknown=timedelta(seconds=10 * seconds)
+    )
 
 
 async def records(journal: Journal) -> tuple[OperationRecord, ...]:

@@ -9,12 +9,14 @@ from random import Random
 from typing import Any, Final
 
 from tests.faults.simulation.plane import Plane
-from tests.faults.simulation.tools import WRITES, Tools
+from tests.faults.simulation.tools import HANDED, WRITES, Tools
 from tests.faults.simulation.truth import Truth
 
 Json = dict[str, Any]
 Later = Callable[..., None]
 
+DELEGATED: Final = ("plain", "probed", "proving", "safe")
+"""What is called for another call."""
 _WAYS: Final = (
     *(
         "operation.probe",
@@ -33,7 +35,14 @@ class Person:
     """Everybody who wants something."""
 
     def __init__(
-        self, rng: Random, truth: Truth, plane: Plane, tools: Tools, later: Later, only: tuple[str, ...]
+        self,
+        rng: Random,
+        truth: Truth,
+        plane: Plane,
+        tools: Tools,
+        later: Later,
+        only: tuple[str, ...],
+        delegates: Random | None = None,
     ) -> None:
         self._rng = rng
         self._truth = truth
@@ -42,6 +51,8 @@ class Person:
         self._later = later
         self._only = only
         """The tools to call; none stands for any."""
+        self._delegates = delegates
+        """The dice about a call that others are made for; None: there is none."""
         self._calls: list[Json] = []
         self._followed: set[str] = set()
         self._numbers = 0
@@ -51,6 +62,10 @@ class Person:
         rng = self._rng
         tools = self._only or rng.sample(WRITES, rng.randint(1, 4))
         burst = rng.random() < 0.3
+        if self._delegates is not None:
+            frame = {"command_id": HANDED, "run_id": "run-3", "kind": "tool.call"}
+            frame |= {"data": {"tool": f"tools/{HANDED}", "arguments": {"n": -1}}}
+            self._later(self._delegates.uniform(0.0, 10.0), self._plane.give, frame)
         for number in range(rng.choice((1, 1, 2, 2, 3, 4, 6))):
             twin = rng.choice(self._calls) if self._calls and rng.random() < 0.3 else None
             tool = rng.choice(tools) if rng.random() < 0.95 else rng.choice(("read", "nothing"))
@@ -85,7 +100,11 @@ class Person:
     def react(self, event: Json) -> None:
         """See an event: decide what is asked, and look after what nobody knows."""
         kind, operation = event["kind"], event["operation_id"]
-        if kind == "operation.approval_requested":
+        if event["command_id"] == HANDED:
+            if kind == "operation.unknown" and operation not in self._followed:
+                self._followed.add(operation)
+                self._delegate(operation)
+        elif kind == "operation.approval_requested":
             self._decide(event)
         elif kind in ("operation.unknown", "operation.failed") and operation not in self._followed:
             self._followed.add(operation)
@@ -93,6 +112,17 @@ class Person:
                 self._later(self._rng.uniform(0.0, 60.0), self._follow, event)
         elif kind == "operation.succeeded" and self._rng.random() < 0.1:
             self._later(self._rng.uniform(0.0, 10.0), self._ask_for, "operation.compensate", event)
+
+    def _delegate(self, parent: str) -> None:
+        """Have a run of its own do what nobody knows of, and end."""
+        rng = self._delegates
+        assert rng is not None, "somebody has handed something on"
+        for number in range(rng.choice((1, 1, 2))):
+            tool, arguments = rng.choice(DELEGATED), {"n": 100 + number}
+            frame = {"command_id": f"child-{number}", "run_id": "child", "kind": "tool.call"}
+            data = {"tool": f"tools/{tool}", "arguments": arguments, "parent_operation_id": parent}
+            self._later(rng.uniform(0.0, 10.0), self._plane.give, {**frame, "data": data})
+        self._later(rng.uniform(20.0, 60.0), self._order, "run.end", "child")
 
     def _decide(self, event: Json) -> None:
         rng = self._rng

@@ -123,6 +123,7 @@ class Plane:
                 self._take(data, frame)
             case "gap":
                 history = self.histories[self.journal_id]
+                self._truth.reached["gap"] += 1
                 self._position = history.skip(frame, position=self._position)
                 self._store_soon()
             case "refused":

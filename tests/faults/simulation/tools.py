@@ -62,9 +62,12 @@ CONTRACTS: Final[dict[str, Contract]] = {
     "held": replace(PLAIN, held_s=10.0),
     "once": replace(PLAIN, identical="once-per-run"),
     "undo": replace(PLAIN, error_means="none"),
+    "handed": PLAIN,
     "read": replace(PLAIN, effect="read"),
     "find": replace(PLAIN, effect="read"),
 }
+HANDED: Final = "handed"
+"""Does nothing itself, and is never heard of again: what other calls do for it is all that it does."""
 WRITES: Final = ("plain", "safe", "asked", "probed", "proving", "unsettled", "once", "held")
 
 OK: Final = Answered(result={"content": []})
@@ -190,6 +193,8 @@ class Tools:
 
     def deed(self, tool: str) -> str:
         """Choose what a tool does with the next call."""
+        if tool == HANDED:
+            return "lost"
         if self.calm:
             return "ok"
         deed = self.rng.choice(self.deeds)

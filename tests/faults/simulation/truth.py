@@ -33,6 +33,10 @@ class Truth:
         """Whether somebody has asked for a run to be erased."""
         self.lied: set[str] = set()
         """Operations whose tool said that nothing happened, and did it afterwards."""
+        self.may_be_pruned = False
+        """Whether what is over, and acknowledged, may be forgotten."""
+        self.children: dict[str, set[str]] = {}
+        """The operations that others were delegated to."""
         self.forked = False
         """Whether a journal was lost, or rolled back: an attempt's number may then come again."""
         self.sent: Counter[tuple[str, int]] = Counter()
@@ -70,12 +74,14 @@ class Truth:
 
     # ------------------------------------------------------------ the journal's word
 
-    def begins(self, events: Sequence[StoredEvent]) -> None:
+    def begins(self, events: Sequence[StoredEvent], acked_seq: int) -> None:
         """A life has opened the journal: what an earlier one told its callers is there, as it was told."""
         found = {event.seq: event.body for event in events}
         for seq, body in self.told.items():
             erased = self.may_be_erased and seq in found and found[seq] is None
-            if found.get(seq) != body and not erased:
+            pruned = self.may_be_pruned and seq not in found and seq <= acked_seq
+            self.reached["pruned"] += pruned
+            if found.get(seq) != body and not (erased or pruned):
                 self.blame(
                     "I5", f"event {seq} was told of, and is {found.get(seq)!r} after a start: {body!r}"
                 )
@@ -95,6 +101,8 @@ class Truth:
         match event.kind:
             case "command.accepted":
                 self.accepted_in.setdefault(operation_id, life)
+                if parent := data.get("parent_operation_id"):
+                    self.children.setdefault(parent, set()).add(operation_id)
             case "operation.started":
                 self._intends(operation_id, data)
             case "operation.approval_decided" if data["decision"] == "grant":
@@ -116,6 +124,7 @@ class Truth:
     def _reconciled(self, operation_id: str, data: Json) -> None:
         by = str(data["actor"]).partition(":")[0]
         self.reached[f"verdict of {by}"] += 1
+        self.reached["verdict of what it was delegated to"] += data["actor"].endswith("delegation")
         if by == "supervisor":
             self._guessed.add(operation_id)
         elif operation_id in self._guessed:
@@ -172,7 +181,7 @@ class Truth:
     def judge(self, records: Sequence[OperationRecord]) -> None:
         """Compare what the journal says in the end with what has happened."""
         for record in records:
-            happened, effect, state = self.effects[record.operation_id], record.effect, record.state
+            happened, effect, state = self._happened(record.operation_id), record.effect, record.state
             said = f"{record.tool} {record.operation_id} is {state}, {effect} by {record.effect_by}"
             if state in OPEN:
                 self.blame("I4", f"{said}: it has not ended")
@@ -181,8 +190,19 @@ class Truth:
             guessed = record.effect_by is Source.SUPERVISOR
             if happened and ((effect is Effect.NONE and not guessed) or state is State.NOT_EXECUTED):
                 self.blame("I3", f"{said}, and it happened")
-            if not happened and ((effect is Effect.OCCURRED and not guessed) or state is State.SUCCEEDED):
+            if not self._executed(record.operation_id) and (
+                (effect is Effect.OCCURRED and not guessed) or state is State.SUCCEEDED
+            ):
                 self.blame("I3", f"{said}, and it never happened")
+
+    def _happened(self, operation_id: str) -> int:
+        """How often an operation did something, or those that it was delegated to."""
+        return sum(self.effects[each] for each in self.children.get(operation_id, {operation_id}))
+
+    def _executed(self, operation_id: str) -> bool:
+        """Whether it did something; of one that was delegated, whether any of its children was called."""
+        children = self.children.get(operation_id, set())
+        return self._happened(operation_id) > 0 or any(child in children for child, _ in self.sent)
 
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

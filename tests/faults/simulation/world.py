@@ -36,6 +36,9 @@ REST_S: Final = 1_200.0
 LOOK_S: Final = 2.0
 OPERATOR_S: Final = 7.0
 """How often an operator looks."""
+DELEGATING, FORGETTING = 0.1, 0.15
+"""In how many worlds a call is delegated, and what is over is soon forgotten."""
+KEPT_S: Final = (0.5, 4.0, 15.0)
 PLACES: Final = tuple(name for name in BOUNDARIES if not name.startswith("journal."))
 
 
@@ -137,7 +140,17 @@ class World:
         truth = self.truth
         self.tools = Tools(self._dice("tools"), truth, context)
         self.plane = Plane(self._dice("plane"), truth, context)
-        person = Person(self.rng, truth, self.plane, self.tools, self._later, self.theme.tools)
+        delegates, keeps = self._dice("delegation"), self._dice("retention")
+        person = Person(
+            self.rng,
+            truth,
+            self.plane,
+            self.tools,
+            self._later,
+            self.theme.tools,
+            delegates if delegates.random() < DELEGATING else None,
+        )
+        truth.may_be_pruned = keeps.random() < FORGETTING
         self.tools.deeds = self.theme.deeds or self.tools.deeds
         self.plane.on_event = person.react
         self.network = Network(self._dice("network"), truth, self.plane, context)
@@ -153,6 +166,7 @@ class World:
             rng=self._dice("daemon"),
             ids=counting(),
             bold=self.rng.random() < 0.5,
+            keeps_s=keeps.choice(KEPT_S) if truth.may_be_pruned else None,
         )
         person.give_orders()
         self._plan_faults()
