@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import anyio
 
-from tests.faults.kill_points.scenes import order, shell, shop
+from tests.faults.kill_points.acts import order
 from tests.faults.kill_points.stage import Hung, Stage
+from tests.faults.kill_points.tables import shell, shop
 from tests.system.audit import key_of
 from tests.system.history import Json
 from tests.system.plane import Fate, call
