@@ -114,8 +114,9 @@ def _live(config: Config, config_file: Path, max_age: float | None) -> Diagnosis
     """Ask the daemon; None where none runs."""
     with doors.inspect(config_file) as client:
         try:
+            health = tuple(_health(client))  # first: it commits, and so looks at the disk anew
             found = client.read(Status, "/v1/status")
-            symptoms = (*_health(client), *_of_status(found, max_age), *_gateway(config, found))
+            symptoms = (*health, *_of_status(found, max_age), *_gateway(config, found))
         except Unreachable as error:
             if error.nobody:
                 return None
@@ -135,6 +136,8 @@ def _health(client: LocalClient) -> Iterator[Symptom]:
 def _of_status(found: Status, max_age: float | None) -> Iterator[Symptom]:
     if found.fence is not None:
         yield _fenced(found.fence)
+    if not found.journal.has_room:
+        yield _broken("no_room", words.NO_ROOM, "docs/operations.md, EffectdRefusesWork")
     if found.integrity != "ok":
         yield _broken("integrity", f"the journal's integrity is {found.integrity}", "effectd verify")
     if found.state in ("starting", "draining"):

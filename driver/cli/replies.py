@@ -65,6 +65,7 @@ class JournalFile(Reply):
     bytes: int
     wal_bytes: int
     last_commit_at: datetime | None
+    has_room: bool = True
 
 
 class Incidents(Reply):

@@ -99,6 +99,8 @@ def status_lines(found: Status, now: datetime, flags: str = "") -> Iterator[Rend
         yield labelled("fence", (fence, "bold red"))
     if found.fault_injection:
         yield labelled("FAULT DRILL", (", ".join(found.fault_injection), "bold red"))
+    if not found.journal.has_room:
+        yield labelled("NO ROOM", (words.NO_ROOM, "bold red"))
     yield labelled("unsettled", _unsettled(found, flags))
     if found.dead_letters:
         text = f"{found.dead_letters} events that the plane did not take: see 'effectd dead-letters{flags}'"

@@ -69,6 +69,12 @@ _KILO: Final = 1_000
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
+NO_ROOM: Final = (
+    "the journal has no room left, and new calls are refused (no_room); what runs is still recorded"
+)
+"""What `journal.has_room` being false means."""
+
+
 def reason(code: str | None) -> str:
     """Return a reason with its sentence; the bare code where there is none, `-` for None."""
     if code is None:

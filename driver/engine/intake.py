@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import structlog
+
 from driver.core.admission import (
     Accept,
     AcceptLost,
@@ -54,6 +56,8 @@ from store.records import (
 from store.transaction import Transaction
 from store.values import light
 from store.view import View
+
+log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
 
 @light
@@ -105,6 +109,9 @@ class Intake:
         self._fingerprints = Fingerprints(around.journal.key)
         self.refused: Counter[str] = Counter()
         """Refusals that nobody remembers, by code."""
+        self._without_room = 0
+        """Refusals for want of room that the log knows of."""
+        self._full = False
 
     async def deliver(
         self, frames: Sequence[CommandFrame | InvalidCommand], origin: Origin = Origin.PLANE
@@ -128,7 +135,19 @@ class Intake:
         for item in taken:
             self._follow(item)
         self._dispatcher.pump()
+        self._tell_of_room(taken)
         return [item.answer for item in taken]
+
+    def _tell_of_room(self, taken: Sequence[_Taken]) -> None:
+        """Tell the log when new work begins to be refused for want of room, and when it is taken again."""
+        refused = self.refused["no_room"]
+        if refused > self._without_room:
+            if not self._full:
+                log.warning("no_room", detail="new calls are refused: see journal.max_bytes, and the disk")
+            self._full, self._without_room = True, refused
+        elif self._full and any(item.start is not None or item.wait is not None for item in taken):
+            log.info("room_again")
+            self._full = False
 
     def _take_slots(self, wanted: int) -> int:
         return self._dispatcher.slots.take(wanted) if self._posture.may_dispatch else 0

@@ -62,11 +62,12 @@ class Link(Published):
 
 
 class JournalFile(Published):
-    """The journal's file."""
+    """The journal's file; without room new calls are refused, `no_room`."""
 
     bytes: Count
     wal_bytes: Count
     last_commit_at: Time | None
+    has_room: bool
 
 
 class Incidents(Published):

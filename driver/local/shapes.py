@@ -91,6 +91,7 @@ class Known:
     oldest_unsettled: Timestamp | None
     dead_letters: int
     fence: Fence | None
+    room: bool
 
 
 def status(facts: StatusFacts, known: Known, statistics: JournalStatistics) -> JsonObject:
@@ -115,6 +116,7 @@ def status(facts: StatusFacts, known: Known, statistics: JournalStatistics) -> J
             "bytes": statistics.bytes,
             "wal_bytes": statistics.wal_bytes,
             "last_commit_at": statistics.last_commit_at,
+            "has_room": known.room,
         },
         "gateway": None
         if facts.gateway is None

@@ -7,9 +7,9 @@ import pytest
 from anyio import to_thread
 
 from tests.system.plane import call, scripted_plane
-from tests.system.sandbox import Life, sandbox
+from tests.system.sandbox import Life, Sandbox, sandbox
 from tests.system.test_commands import control
-from tests.system.test_fences import new_history
+from tests.system.test_fences import beside, new_history
 from tests.system.watching import file_until
 from tests.system.zygote import Zygote
 
@@ -104,6 +104,7 @@ async def test_a_full_journal_takes_no_new_calls_and_settles_old_ones(zygote: Zy
         operation_id = receipt["operation_id"]
         await plane.give(call("new", n=2))
         assert (await plane.answer_to("new"))["code"] == "no_room"
+        await says_that_it_is_full(made, life)
         await plane.give(control("end", "run.end", outcome="full"))
         assert (await plane.receipt_of("end"))["kind"] == "command.completed"
         status, told = await made.post(
@@ -112,6 +113,14 @@ async def test_a_full_journal_takes_no_new_calls_and_settles_old_ones(zygote: Zy
         assert (status, told["effect"]) == (201, "none")
         assert await life.stop() == 0
         assert len(made.effects()) == 1
+
+
+async def says_that_it_is_full(made: Sandbox, life: Life) -> None:
+    """Whoever asks is told, and the log once: the process is up, and the work is not done."""
+    assert not (await made.status())["journal"]["has_room"]
+    assert len(await life.told("no_room")) == 1
+    assert "no_room" in await beside(made, "doctor", code=2)
+    assert "NO ROOM" in await beside(made, "status")
 
 
 async def test_a_restored_backup_acts_on_nothing_before_somebody_agrees(zygote: Zygote) -> None:

@@ -20,6 +20,11 @@ from driver.local.queries import NoQuery
 from driver.local.service import Service
 from store.view import View
 
+NO_ROOM: Final = (
+    "the journal has no room left, and new calls are refused (no_room): raise journal.max_bytes, free the "
+    "disk, or erase runs"
+)
+
 
 async def _status(service: Service, _request: Request, _: NoQuery) -> Response:
     """How the daemon is: state, link, watermarks, counts, what is unsettled, its journal."""
@@ -40,6 +45,7 @@ def _known(view: View) -> shapes.Known:
         oldest_unsettled=oldest,
         dead_letters=view.parked(),
         fence=view.fence,
+        room=view.room,
     )
 
 
@@ -59,6 +65,8 @@ async def _ready(service: Service, _request: Request, _: NoQuery) -> Response:
             Code.NOT_READY,
             f"the daemon is {state}: it takes no new calls now",
         )
+    if not await service.read(lambda view: view.room):
+        raise Problem(Code.NOT_READY, NO_ROOM)
     return json_answer({"ready": True, "state": state})
 
 

@@ -422,6 +422,14 @@ STATUS = Status.model_validate(
 )
 
 
+def test_a_status_without_room_says_so_first() -> None:
+    """The daemon is up, and takes no new call."""
+    full = STATUS.model_copy(update={"journal": STATUS.journal.model_copy(update={"has_room": False})})
+    second = shown(status_lines(full, NOW)).splitlines()[1]
+    assert second.startswith("  NO ROOM")
+    assert "no_room" in second
+
+
 def test_a_status_says_what_is_wrong() -> None:
     """What is unsettled stands there with its age, and the command that shows it."""
     assert shown(status_lines(STATUS, NOW)) == (

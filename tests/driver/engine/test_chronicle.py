@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from driver.core.attempts import Answered
 from driver.engine.chronicle import TOLD
 from store.events import BY_KIND, CommandAccepted
+from store.writer import Writer
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
 
 pytestmark = pytest.mark.anyio
@@ -91,3 +92,24 @@ async def test_what_is_logged_on_the_way_carries_the_operation(tmp_path: Path) -
         assert structlog.contextvars.get_contextvars() == {}
     assert [found["operation_id"] for found in seen] == ids
     assert {(found["run_id"], found["attempt"]) for found in seen} == {("run-1", 1)}
+
+
+async def test_want_of_room_is_told_when_it_begins_and_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once each, however many calls are refused meanwhile: no other line says that no work is done."""
+    room = [False]
+
+    def has_room(_: Writer) -> bool:
+        return room[0]
+
+    monkeypatch.setattr(Writer, "_has_room", has_room)
+    with capture_logs() as lines:
+        async with engine(tmp_path, ScriptedProvider()) as rig:
+            for number in range(3):
+                await rig.intake.deliver([call(f"cmd-{number}", arguments={"n": number})])
+            room[0] = True
+            for number in range(3, 5):
+                await done(rig, f"cmd-{number}")
+    told = [(line["event"], line["log_level"]) for line in lines if "room" in line["event"]]
+    assert told == [("no_room", "warning"), ("room_again", "info")]

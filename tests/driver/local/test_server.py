@@ -26,6 +26,7 @@ from driver.local.errors import SocketInUse
 from driver.local.peers import credentials
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
+from store.writer import Writer
 from tests.driver.local.world import World, opened, operation_id, served
 
 pytestmark = pytest.mark.anyio
@@ -448,6 +449,20 @@ async def test_health_and_readiness_follow_the_daemon(tmp_path: Path) -> None:
         "no commit for 31 s",
     )
     assert (unready.status_code, unready.json()["code"]) == (503, "not_ready")
+
+
+async def test_a_full_journal_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It commits, so it is healthy; and it takes no new call."""
+
+    def has_room(_: Writer) -> bool:
+        return False
+
+    async with served(tmp_path) as world:
+        monkeypatch.setattr(Writer, "_has_room", has_room)
+        healthy, unready = await world.get("/healthz"), await world.get("/readyz")
+    assert healthy.status_code == 200
+    assert (unready.status_code, unready.json()["code"]) == (503, "not_ready")
+    assert "no_room" in unready.json()["detail"]
 
 
 async def test_signals_stay_the_daemons(tmp_path: Path) -> None:
