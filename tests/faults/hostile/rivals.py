@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from tests.faults.hostile.gullible import GulliblePlane
-from tests.faults.lane import BROKEN_MAX, DUPLICATE_EFFECTS
+from tests.faults.lane import BROKEN_MAX
 from tests.faults.network.balance import Balance
 from tests.faults.network.cutter import Cutter
 from tests.faults.network.station import Station, leaves, port_of, station
@@ -77,18 +77,12 @@ async def _one(balance: Balance, folder: Path, chance: Random) -> None:
         async with station(folder, tls=False, plane=first, relay=relay) as made:
             second.validates = False
             rivalry = _Rivalry(made=made, planes=(first, second), chance=chance)
-            await rivalry.comes_to(second)
-            for step in range(STEPS):
-                await rivalry.step(step)
-                balance.tried += 1
-                balance.fired["words of two planes at once"] += 1
-            # what the second one had still to give, the first one has not seen
-            for plane in (*rivalry.planes, first):
-                plane.acks = True
-                await rivalry.comes_to(plane)
-                await plane.acknowledge()
-                await rivalry.caught_up(plane)
-            balance.reached["a conflict between two planes"] += rivalry.judge(balance)
+            try:
+                await rivalry.play(balance)
+            except AssertionError:
+                for plane in rivalry.planes:
+                    balance.count(plane, rivalry.executed)
+                raise
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +92,27 @@ class _Rivalry:
     chance: Random
     given: set[str] = field(default_factory=set[str])
     """The keys of what was asked for."""
+
+    @property
+    def executed(self) -> Counter[str]:
+        """How often each key was executed."""
+        return Counter(str(each.key) for each in self.made.rig.provider.executed)
+
+    async def play(self, balance: Balance) -> None:
+        """Let both speak, and then hear all. Raises AssertionError where something is wrong."""
+        first, second = self.planes
+        await self.comes_to(second)
+        for step in range(STEPS):
+            await self.step(step)
+            balance.tried += 1
+            balance.fired["words of two planes at once"] += 1
+        # what the second one had still to give, the first one has not seen
+        for plane in (first, second, first):
+            plane.acks = True
+            await self.comes_to(plane)
+            await plane.acknowledge()
+            await self.caught_up(plane)
+        balance.reached["a conflict between two planes"] += self.judge()
 
     async def comes_to(self, plane: Rival) -> None:
         """Return once the daemon was welcomed by this plane."""
@@ -129,13 +144,12 @@ class _Rivalry:
                 self.given.add(key_of(command))
                 await plane.give(command)
 
-    def judge(self, balance: Balance) -> int:
+    def judge(self) -> int:
         """Raise AssertionError where something is wrong; return how many commands were refused."""
         first, second = (plane.history for plane in self.planes)
         assert first.frames == second.frames, "the planes hold different histories"
-        executed = [str(each.key) for each in self.made.rig.provider.executed]
-        balance.figures[DUPLICATE_EFFECTS] += len(executed) - len(set(executed))
-        assert len(executed) == len(set(executed)), "something was executed twice"
+        executed = self.executed
+        assert executed.total() == len(executed), "something was executed twice"
         assert set(executed) == self.given, f"asked for: {self.given}, executed: {executed}"
         codes = sum((plane.codes for plane in self.planes), Counter[str]())
         assert set(codes) <= {"conflict"}, codes

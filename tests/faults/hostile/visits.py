@@ -4,6 +4,7 @@ Part of `hostile`. After each batch the daemon is connected and serves, the jour
 executed that no valid command asked for, and each answer is one that the documentation names.
 """
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from tests.faults.hostile.forger import Forger
 from tests.faults.hostile.gullible import GulliblePlane
 from tests.faults.hostile.wire import garbage, handshake
 from tests.faults.hostile.words import Json, word
-from tests.faults.lane import BROKEN_MAX, DUPLICATE_EFFECTS
+from tests.faults.lane import BROKEN_MAX
 from tests.faults.network.balance import Balance
 from tests.faults.network.station import leaves, station
 from tests.system.audit import key_of
@@ -86,11 +87,11 @@ class Visit:
     async def handshakes(self, numbers: range) -> None:
         """Answer handshakes in ways that are none."""
         for number in numbers[::IN_A_ROW]:
-            some = range(number, min(number + IN_A_ROW, numbers.stop))
+            some, forged = range(number, min(number + IN_A_ROW, numbers.stop)), self.forger.forged
             self.forger.handshakes.extend(handshake(self.seed, each) for each in some)
             self.plane.cut()
             await self.plane.until(lambda: not self.forger.handshakes and self.connected())
-            self._count("answers to a handshake", len(some))
+            self._count("answers to a handshake", self.forger.forged - forged)
 
     async def _heard(self) -> None:
         """Return once all words were heard: what comes last is answered, too, or the daemon has hung up."""
@@ -119,6 +120,13 @@ class Visit:
 
     async def must_hold(self) -> None:
         """Raise AssertionError where the daemon does not serve, or something is wrong."""
+        try:
+            await self._hold()
+        except AssertionError:
+            self.balance.count(self.plane, Counter(self.executed()))
+            raise
+
+    async def _hold(self) -> None:
         self.honest += 1
         order = call(f"honest-{self.honest}", self.tool, run_id="run-honest", n=self.honest)
         self.allowed.add(key_of(order))
@@ -129,7 +137,6 @@ class Visit:
         self.balance.took(began)
         assert receipt["kind"] == "operation.succeeded", receipt
         executed = self.executed()
-        self.balance.figures[DUPLICATE_EFFECTS] += len(executed) - len(set(executed))
         assert len(executed) == len(set(executed)), "something was executed twice"
         assert set(executed) <= self.allowed, f"nobody asked for {set(executed) - self.allowed}"
         self.balance.reached["calls that were executed"] = max(

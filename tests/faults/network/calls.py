@@ -13,14 +13,18 @@ On a new connection, and on one that has carried a call before.
 from time import monotonic
 from typing import Final
 
+import anyio
+
 from driver.core.attempts import Answered, NotSent, Report
 from driver.core.contracts import parse_key_carrier
+from driver.providers.http.exchange import Exchange
 from tests.driver.providers.http.site import Site, http, says, site
 from tests.driver.providers.http.stage import Stage, endpoint, settings, staged
-from tests.faults.lane import BROKEN_MAX
+from tests.faults.lane import BROKEN_MAX, DUPLICATE_EFFECTS
 from tests.faults.network.balance import Balance
 from tests.faults.network.cutter import KINDS, SIDES, Cut, Cutter, Kind, Side, cutter
 
+CONTROL_S: Final = 10.0
 ANSWER: Final = b'{"id": 7, "name": "a thing that was made"}'
 KEY: Final = "header:Idempotency-Key"
 
@@ -63,11 +67,12 @@ async def _one(tally: Balance, api: Site, made: Cutter, stage: Stage, cut: Cut, 
     began = monotonic()
     report = await stage.run()
     tally.took(began)
-    tally.tried += 1
     fired = bool(made.fired)
+    tally.tried += fired
     if fired:
         # a request that came whole is read before its connection ends
         await api.until(lambda site: site.gone == site.connections)
+    tally.figures[DUPLICATE_EFFECTS] += max(len(api.requests) - 1, 0)
     wrong = _wrong(report, len(api.requests), made.heard, fired=fired)
     tally.fired["HTTP: " + cut.kind] += fired
     tally.reached[f"HTTP: {type(report).__name__.lower()}"] += 1
@@ -75,6 +80,22 @@ async def _one(tally: Balance, api: Site, made: Cutter, stage: Stage, cut: Cut, 
     if wrong:
         tally.broken.append(f"HTTP, {'used' if used else 'new'} connection, {cut}: {wrong}: {report}")
     return fired
+
+
+def control() -> Balance:
+    """Do the same to a provider for which a lost connection is a call never sent: it must be noticed.
+
+    The process is spoilt afterwards.
+    """
+
+    def never_sent(self: Exchange, error: Exception) -> NotSent:
+        del self
+        return NotSent(reason="connect_failed", message=str(error))
+
+    Exchange._failed = never_sent  # type: ignore[method-assign]
+    tally = Balance()
+    anyio.run(every_byte, tally, monotonic() + CONTROL_S)
+    return tally
 
 
 def _wrong(report: Report, requests: int, heard: int, *, fired: bool) -> str | None:

@@ -12,6 +12,7 @@ time is left goes to sessions that are cut twice, at random. A broken promise is
 
 import random
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import anyio
 import structlog
 
-from tests.faults.lane import BROKEN_MAX, DUPLICATE_EFFECTS, LOST_RECEIPTS
+from tests.faults.lane import BROKEN_MAX
 from tests.faults.network import calls
 from tests.faults.network.balance import Balance
 from tests.faults.network.cutter import KINDS, SIDES, Cut, Side
@@ -62,6 +63,8 @@ class Sweep:
     """How many bytes each part has in each direction, where all of them were cut at."""
     _lives: int = 0
     _commands: int = 0
+    _executed: set[str] = field(default_factory=set[str])
+    """The keys of what earlier points have executed: none may come again."""
 
     @property
     def over(self) -> bool:
@@ -123,6 +126,15 @@ class Sweep:
 
     async def _attack(self, made: Station, part: Part, cuts: list[Cut]) -> int:
         """Cut, and return how many of the cuts happened once all is whole. Raises AssertionError."""
+        try:
+            return await self._cut(made, part, cuts)
+        except AssertionError:
+            keys = [str(each.key) for each in made.rig.provider.executed]
+            again = [key for key in keys if key in self._executed]
+            self.tally.count(made.plane, Counter([*keys, *again]))
+            raise
+
+    async def _cut(self, made: Station, part: Part, cuts: list[Cut]) -> int:
         began = monotonic()
         self._commands += 1
         name = f"cmd-{self._commands:07}"
@@ -137,7 +149,7 @@ class Sweep:
         await made.settled()
         fired = len(made.cutter.fired)
         self._judge(made, [] if part == "opening" else [name])
-        self.tally.tried += max(fired, 1)
+        self.tally.tried += fired
         self.tally.took(began)
         for cut in cuts[:fired]:
             self.tally.fired[f"{cut.kind} towards the {NAMED[cut.towards]}"] += 1
@@ -146,9 +158,8 @@ class Sweep:
 
     def _judge(self, made: Station, names: list[str]) -> None:
         """Raise AssertionError where something was executed that should not, or not as it was told."""
-        executed = [call.key for call in made.rig.provider.executed]
+        executed = [str(each.key) for each in made.rig.provider.executed]
         ordered = [key_of(made.plane.orders[name].command) for name in names]
-        self.tally.figures[DUPLICATE_EFFECTS] += len(executed) - len(set(executed))
         assert executed == ordered, f"executed: {executed}, ordered: {ordered}"
         for name in names:
             receipt = made.plane.receipt(name)
@@ -156,6 +167,7 @@ class Sweep:
             assert receipt["kind"] == "operation.succeeded", receipt
         self.tally.reached["an event came again, in the same bytes"] += sum(made.plane.repeats.values())
         self.tally.reached["a command was delivered again"] += made.plane.redeliveries
+        self._executed.update(executed)
         made.rig.provider.executed.clear()
         made.plane.repeats.clear()
         made.plane.orders.clear()
@@ -179,7 +191,6 @@ class Sweep:
             raise AssertionError("; ".join(errors)[:2_000])
 
     def _blame(self, part: Part, place: str, error: AssertionError) -> None:
-        self.tally.figures[LOST_RECEIPTS] += "in vain" in str(error)
         self.tally.broken.append(f"{'with' if self.tls else 'without'} TLS, {part}, {place}: {error}")
 
 

@@ -13,10 +13,11 @@ Real time, real processes: a seed tells which things happen in which order, but 
 import random
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -38,6 +39,8 @@ SIDE_BY_SIDE: Final = 3
 """Daemons at once: each of them waits, most of the time."""
 LETTER: Final = "x" * 1_500
 LETTERS: Final = 12
+LOSSES_MAX: Final = 5
+"""How often some packets are sent where each may be lost, before it is given up."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +95,13 @@ class Place:
         await self.plane.answered()
         self.balance.took(began)
 
+    def healed(self, what: str) -> int:
+        """Make the network whole again; count what it has swallowed, and return how much that was."""
+        count = self.home.dropped()
+        self.balance.fired[what] += count
+        self.home.heal()
+        return count
+
     async def redelivered(self) -> None:
         """Return once each receipt came again; where another connection begins, all is asked for anew."""
         plane = self.plane
@@ -110,73 +120,93 @@ class Place:
 
 
 Home: TypeAlias = AbstractContextManager[Cottage | Gate]
-Trouble: TypeAlias = Callable[[Place], Awaitable[None]]
+Trouble: TypeAlias = Callable[[Place], Awaitable[int]]
+"""Returns how much of it there really was."""
 
 
-async def _black_hole(place: Place, *chains: str) -> None:
+async def _black_hole(place: Place, *chains: str) -> int:
     """Packets are dropped, until the daemon has noticed."""
     broken = place.broken
     await place.give()
     place.home.drop(*chains)
     await place.meanwhile()
     await place.noticed(broken)
-    place.balance.fired["packets dropped"] += place.home.dropped()
-    place.home.heal()
+    return place.healed("packets dropped")
 
 
-async def _stopped_plane(place: Place) -> None:
+async def _stopped_plane(place: Place) -> int:
     """The kernel takes what the daemon sends, and nobody reads it."""
     broken = place.broken
     await place.give()
     place.relay.send_signal(signal.SIGSTOP)
     try:
+        stood = await stands_still(place.relay.pid)
         await place.meanwhile()
         await place.noticed(broken)
     finally:
         place.relay.send_signal(signal.SIGCONT)
-    place.balance.fired["a plane stood still"] += 1
+    place.balance.fired["a plane stood still"] += stood
+    return stood
 
 
-async def _stopped_daemon(place: Place) -> None:
+async def _stopped_daemon(place: Place) -> int:
     """For longer than after which a link counts as dead."""
     await place.give()
     place.life.send(signal.SIGSTOP)
     try:
+        stood = await stands_still(place.life.pid)
         await place.give(2)
         await anyio.sleep(2 * DEAD_AFTER_S)
     finally:
         place.life.send(signal.SIGCONT)
-    place.balance.fired["a daemon stood still"] += 1
+    place.balance.fired["a daemon stood still"] += stood
+    return stood
 
 
-async def _slow_cable(place: Place) -> None:
+async def stands_still(pid: int) -> bool:
+    """Return whether a process was stopped by a signal, as soon as it is, or after `HANG_S`."""
+    with anyio.move_on_after(HANG_S):
+        while _state_of(pid) != "T":  # noqa: ASYNC110 - the kernel tells nobody
+            await anyio.sleep(0.01)
+        return True
+    return False
+
+
+def _state_of(pid: int) -> str:
+    # behind the name, which may hold anything
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+async def _slow_cable(place: Place) -> int:
     """Far more is to be sent than goes through in the time after which a link counts as dead."""
     place.home.slow_down()
     began = monotonic()
     await place.give(LETTERS, text=LETTER)
     await place.plane.answered()
-    place.balance.fired["a slow cable"] += monotonic() - began > 1.0
+    was_slow = monotonic() - began > 1.0
     place.home.heal()
+    return was_slow
 
 
-async def _loss(place: Place, *chains: str) -> None:
-    """A third of the packets is dropped for a while."""
+async def _loss(place: Place, *chains: str) -> int:
+    """A third of the packets is dropped for a while: until one was, at least."""
     place.home.drop(*chains, share=0.3)
-    await place.give(4)
-    await place.annotate()
-    with anyio.move_on_after(3 * DEAD_AFTER_S):
-        await place.plane.answered()
-    place.balance.fired["packets lost"] += place.home.dropped()
-    place.home.heal()
+    for _ in range(LOSSES_MAX):
+        await place.give(4)
+        await place.annotate()
+        with anyio.move_on_after(3 * DEAD_AFTER_S):
+            await place.plane.answered()
+        if place.home.dropped():
+            break
+    return place.healed("packets lost")
 
 
-async def _hiccup(place: Place) -> None:
+async def _hiccup(place: Place) -> int:
     """Nothing goes through for less than after which a link counts as dead: nobody need notice."""
     place.home.drop("INPUT", "OUTPUT")
     await place.meanwhile()
     await anyio.sleep(DEAD_AFTER_S / 4)
-    place.balance.fired["packets dropped"] += place.home.dropped()
-    place.home.heal()
+    return place.healed("packets dropped")
 
 
 def _holes(*chains: str) -> Trouble:
@@ -240,18 +270,27 @@ async def _one(
 ) -> None:
     try:
         async with _place(zygote, home, balance) as place:
-            await place.give()
-            await place.whole()
-            for trouble in plan:
-                await ALL[trouble](place)
-                await place.whole()
-                balance.reached[trouble] += 1
-            await _must_hold(place)
+            try:
+                await _through(place, plan)
+            except AssertionError:
+                balance.count(place.plane, place.made.executions())
+                raise
         balance.tried += 1
     except* AssertionError as group:
         balance.broken += [f"{name}, {plan}: {error}"[:3_000] for error in leaves(group)]
     finally:
         gate.release_on_behalf_of(name)
+
+
+async def _through(place: Place, plan: Sequence[str]) -> None:
+    """Let these troubles come, one after the other. Raises AssertionError where a promise is broken."""
+    await place.give()
+    await place.whole()
+    for trouble in plan:
+        there = await ALL[trouble](place)
+        await place.whole()
+        place.balance.reached[trouble] += bool(there)
+    await _must_hold(place)
 
 
 @asynccontextmanager
