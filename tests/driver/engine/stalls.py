@@ -186,7 +186,15 @@ def _fill(file: Path, operations: int) -> None:
         os.fsync(filled_file.fileno())  # else the first checkpoint would flush all of it
 
 
-async def measured(folder: Path, seconds: float, others: dict[str, Beside]) -> Measure:
+def lasts(seconds: float) -> Callable[[Measure], bool]:
+    """Enough once so much time is over."""
+    ends_at = time.perf_counter() + seconds
+    return lambda _: time.perf_counter() >= ends_at
+
+
+async def measured(
+    folder: Path, others: dict[str, Beside], *, is_enough: Callable[[Measure], bool]
+) -> Measure:
     """Let callers commit in a journal of old calls: beside each of the others, and alone, in turns."""
     waits, windows = list[Wait](), list[tuple[str, float, float]]()
     beside: dict[str, Beside] = {**others, ALONE: lambda _: anyio.sleep(inf)}
@@ -201,22 +209,25 @@ async def measured(folder: Path, seconds: float, others: dict[str, Beside]) -> M
         callers = _Callers(journal, waits)
         for _ in range(CALLERS):
             tasks.start_soon(callers.call)
-        ends_at = time.perf_counter() + seconds
-        while time.perf_counter() < ends_at:
+        measure = Measure(waits=(), done=(), windows=())
+        while not is_enough(measure):
             for callers.beside, go_on in beside.items():
                 began = time.perf_counter()
                 with anyio.move_on_after(WINDOW_S):
                     await go_on(journal)
                 windows.append((callers.beside, began, time.perf_counter()))
+            measure = Measure(waits=tuple(waits), done=tuple(probe.done), windows=tuple(windows))
         tasks.cancel_scope.cancel()
-    return Measure(waits=tuple(waits), done=tuple(probe.done), windows=tuple(windows))
+        return measure
+    raise AssertionError  # for the type checkers: nothing swallows what the block raises
 
 
 async def _main(operations: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         await filled(folder, operations)
-        measure = await measured(folder, seconds, {"pruning": pruned, "erasing": Erased()})
+        others: dict[str, Beside] = {"pruning": pruned, "erasing": Erased()}
+        measure = await measured(folder, others, is_enough=lasts(seconds))
     sys.stdout.write("\n".join([*measure.lines(), ""]))
 
 

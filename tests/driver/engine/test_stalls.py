@@ -4,9 +4,10 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import pytest
+from anyio import fail_after
 
 from store.writer import CHECKPOINT_PAGES
-from tests.driver.engine.stalls import Erased, Measure, filled, measured, pruned
+from tests.driver.engine.stalls import Beside, Erased, Measure, filled, lasts, measured, pruned
 from tests.report import add
 from tests.store.stalls import Work
 
@@ -15,6 +16,9 @@ pytestmark = [pytest.mark.lane, pytest.mark.anyio]
 SECTION = "commits beside retention"
 OPERATIONS = 10_000
 SECONDS = 9.0
+SECONDS_MAX = 600
+ENOUGH = 20
+"""Removals of each kind, and checkpoints: however slow the machine is, so many are looked at."""
 OURS_S = 0.02
 """What a commit may be held up by work of retention."""
 PAGES = 320
@@ -27,13 +31,14 @@ def broken(measure: Measure) -> list[str]:
     A processor's time is taken at its 95th of a hundred: what else the machine does makes some of it longer.
     """
     found = list[str]()
-    usual = median(work.total.cpu for work in measure.done if not work.removes and not work.checkpoint)
+    plain = [work.total.cpu for work in measure.done if not work.removes and not work.checkpoint]
+    usual = median(plain) if plain else 0.0
     ours = [work.total.cpu - usual for work in measure.done if work.removes]
     copying = [work.total.cpu for work in measure.done if work.checkpoint]
     for name, times in (("removal", ours), ("checkpoint", copying)):
-        if (late := max(times) if len(times) < 20 else quantiles(times, n=20)[-1]) > OURS_S:
+        if times and (late := max(times) if len(times) < 20 else quantiles(times, n=20)[-1]) > OURS_S:
             found.append(f"a {name} keeps the journal's thread busy for {late * 1e3:.1f} ms")
-    if (pages := max(work.frames for work in measure.done if work.removes)) > PAGES:
+    if (pages := max((work.frames for work in measure.done if work.removes), default=0)) > PAGES:
         found.append(f"a removal writes {pages} pages")
     if (pages := most_waiting(measure.done)) > CHECKPOINT_PAGES + 2 * PAGES:
         found.append(f"{pages} pages wait for a checkpoint")
@@ -53,12 +58,18 @@ async def test_what_retention_adds_to_a_commit_is_bounded(
     tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     """In processor time, in pages, and in pages that a checkpoint copies: from the first one on."""
+    others: dict[str, Beside] = {"pruning": pruned, "erasing": Erased()}
+    is_over = lasts(SECONDS)
+
+    def is_enough(measure: Measure) -> bool:
+        removals = [sum(work.removes for work in measure.during(beside)) for beside in others]
+        copied = sum(work.checkpoint for work in measure.done)
+        return is_over(measure) and min(*removals, copied) >= ENOUGH
+
     await filled(tmp_path, OPERATIONS)
-    measure = await measured(tmp_path, SECONDS, {"pruning": pruned, "erasing": Erased()})
+    with fail_after(SECONDS_MAX):
+        measure = await measured(tmp_path, others, is_enough=is_enough)
     add(pytestconfig, SECTION, *measure.lines())
-    for beside in ("pruning", "erasing"):
-        assert sum(work.removes for work in measure.during(beside)) > 10
-    assert sum(work.checkpoint for work in measure.done) > 5
     assert broken(measure) == []
 
 
@@ -70,7 +81,10 @@ async def test_the_bounds_would_be_seen_to_be_broken(tmp_path: Path, monkeypatch
     monkeypatch.setattr("store.pace.STEP_PAGES", 10**9)
     monkeypatch.setattr("store.writer.CHECKPOINT_PAGES", CHECKPOINT_PAGES * 5)
     await filled(tmp_path, OPERATIONS)
-    measure = await measured(tmp_path, SECONDS / 3, {"pruning": pruned})
-    found = " ".join(broken(measure))
-    for what in ("a removal keeps", "a removal writes", "wait for a checkpoint"):
-        assert what in found
+
+    def is_seen(measure: Measure) -> bool:
+        found = " ".join(broken(measure))
+        return all(what in found for what in ("a removal keeps", "a removal writes", "wait for a checkpoint"))
+
+    with fail_after(SECONDS_MAX):
+        await measured(tmp_path, {"pruning": pruned}, is_enough=is_seen)
