@@ -13,8 +13,8 @@ memory       6 MB and a tenth: an allocator keeps what it once needed, in arenas
              bytes in one of 45
 processes    2: a server that was killed may not have been needed again yet
 -wal         4 MB: what the daemon lets it grow to before it checkpoints
-journal      4 MB and a half: pruning goes in steps, behind all else, and freed pages are used again before new
-             ones; lives that end early on a busy machine leave it to those behind them
+journal      4 MB and a half: pruning goes in steps, behind all else, and freed pages are used again before
+             new ones; lives that end early on a busy machine leave it to those behind them
 files        2, and records of programs 4: one that is being made
 """
 
