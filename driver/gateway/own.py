@@ -7,6 +7,7 @@ An agent sees the operations of its own run and of those that it resumes, and no
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -21,6 +22,7 @@ from driver.gateway.waiting import data_of
 from driver.gateway.words import quoted
 from store.events import CommandCompleted, CommandFailed
 from store.records import JsonObject, OperationFilter, OperationId, OperationRecord, RunId, StoredEvent
+from store.view import View
 
 OPERATIONS: Final = "effectd__operations"
 OPERATION: Final = "effectd__operation"
@@ -41,8 +43,9 @@ DEFINITIONS: Final[tuple[JsonObject, ...]] = (
     {
         "name": OPERATIONS,
         "title": "What became of this run's calls",
-        "description": "Lists the recorded tool calls of this run, newest first: state, effect, and whether "
-        "it is settled. With unsettled=true only those that may have happened and nobody knows yet.",
+        "description": "Lists the recorded tool calls of this run, and of those that it continues, newest "
+        "first: state, effect, and whether it is settled. With unsettled=true only those that may have "
+        "happened and nobody knows yet.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -101,9 +104,11 @@ class OwnTools:
             return _invalid("unsettled takes true or false, limit a whole number, and there is nothing else")
         if not 1 <= limit <= LIST_MAX:
             return _invalid(f"limit takes 1 to {LIST_MAX}")
-        wanted = OperationFilter(run_id=speaker.run_id, unsettled=unsettled)
-        page = await self._sources.journal.read(lambda view: view.operations(wanted, None, limit))
-        return _told({"run_id": speaker.run_id, "operations": [_shown(record) for record in page.items]})
+        runs = (speaker.run_id, *speaker.resumes)
+        found = await self._sources.journal.read(
+            partial(_newest, runs=runs, unsettled=unsettled, limit=limit)
+        )
+        return _told({"run_id": speaker.run_id, "operations": [_shown(record) for record in found]})
 
     async def _operation(self, record: OperationRecord) -> JsonObject:
         stored = await self._sources.journal.read(lambda view: view.result(record.operation_id))
@@ -160,9 +165,19 @@ class OwnTools:
         return _told(shown)
 
 
+def _newest(view: View, *, runs: Sequence[RunId], unsettled: bool, limit: int) -> list[OperationRecord]:
+    pages = (
+        view.operations(OperationFilter(run_id=run_id, unsettled=unsettled), None, limit).items
+        for run_id in runs
+    )
+    found = (record for page in pages for record in page)
+    return sorted(found, key=lambda record: record.accepted_seq, reverse=True)[:limit]
+
+
 def _shown(record: OperationRecord) -> JsonObject:
     shown: JsonObject = {
         "operation_id": record.operation_id,
+        "run_id": record.run_id,
         "tool": record.tool,
         "state": record.state.value,
         "effect": record.effect.value,

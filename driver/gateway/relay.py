@@ -21,6 +21,7 @@ refused. A call that may have been sent waits for `away_s`.
 import math
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -269,7 +270,8 @@ class Relay:
     async def _greet(self, connection: Connection) -> tuple[Lines, str | None]:
         """Say whom this is for. Returns the reader, and which journal the daemon has. Raises `NotServed`."""
         lines = Lines(GREETING_BYTES_MAX)
-        await connection.send(self._greeting.line())
+        with suppress(OSError):  # who is refused may be so before it has spoken
+            await connection.send(self._greeting.line())
         reply = await lines.next(connection)
         said = read(reply) if reply is not None else None
         if said is None:

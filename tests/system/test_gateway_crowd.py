@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from time import perf_counter
 from typing import Any, Final
 
@@ -36,7 +36,8 @@ class Relay:
 
     async def greet(self, run_id: str) -> dict[str, Any]:
         """Return what a greeting is answered with."""
-        await self._connection.send(Greeting(instance=run_id, run_id=run_id).line())
+        with suppress(OSError):  # it may be refused before it has spoken
+            await self._connection.send(Greeting(instance=run_id, run_id=run_id).line())
         return await self.hear()
 
     async def call(self, number: int) -> dict[str, Any]:

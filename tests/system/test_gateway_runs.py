@@ -74,12 +74,14 @@ async def test_a_client_that_starts_anew_does_not_repeat_what_may_have_happened(
         async with agent(made, None, program=folder(made, "shop")) as anew:
             equal = await anew.call("counter__count", n=1)
             shown = await anew.call("effectd__operation", operation_id=equal.operation_id)
+            listed = await anew.call("effectd__operations", unsettled=True)
             other = await anew.call("counter__count", n=2)
         async with agent(made, None, program=folder(made, "elsewhere")) as stranger:
             unrelated = await stranger.call("counter__count", n=1)
         assert (equal.outcome, equal.meta[CODE]) == ("refused", "lookalike_unsettled")
         assert equal.operation_id == found[0].operation_id
         assert shown.content["state"] == "unknown"
+        assert [one["operation_id"] for one in listed.content["operations"]] == [equal.operation_id]
         assert (other.outcome, unrelated.outcome) == ("succeeded", "succeeded")
         assert len(made.effects()) == 3
 
