@@ -28,7 +28,7 @@ from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Ru
 from driver.gateway.predecessors import left_open
 from driver.gateway.runs import Claims, Speaker
 from driver.gateway.sources import Sources
-from driver.gateway.twins import DELIVERED, Deliveries, attached, undelivered
+from driver.gateway.twins import DELIVERED, UNHEARD, Deliveries, attached, tells, undelivered
 from driver.gateway.waiting import Wait, Waits, Watch
 from driver.providers.serving import Asking
 from store.errors import QueueFull
@@ -137,7 +137,11 @@ class Calls:
             self.tally.refused += 1
             return Given(result=await self._tell(_taken(asked.speaker), asked.tool))
         try:
-            return await self._attend(self._wait_of(asked), asker, gone)
+            wait = self._wait_of(asked)
+            if wait is None:
+                self.tally.refused += 1
+                return Given(result=await self._tell(_another(asked), asked.tool))
+            return await self._attend(wait, asker, gone)
         finally:
             self.claims.give(asked.speaker)
 
@@ -166,6 +170,20 @@ class Calls:
         except QueueFull:
             log.warning("delivery_not_noted", command_id=command_id)
 
+    async def take_back(self, command_id: CommandId, run_id: RunId, digest: Digest | None) -> None:
+        """Note that the agent of a run had given up on a call before it could read the answer.
+
+        Committed when it returns: an equal call is refused from then on, and told of this one.
+        """
+        wanted = operation_id(self._sources.scope, run_id, command_id)
+        call = await self._sources.journal.read(lambda view: view.operation(wanted))
+        if call is None or not call.write or not tells(call):
+            return
+        if self._sources.contract(call.tool).identical == "allow":
+            return
+        self._deliveries.take_back(call, digest or call.args_digest)
+        await self._sources.journal.transact(lambda tx: tx.note_delivery(command_id, UNHEARD))
+
     async def flush(self) -> None:
         """Wait until the answers that are there have been delivered, `drain_s` at most."""
         with anyio.move_on_after(self._limits.drain_s):
@@ -193,13 +211,16 @@ class Calls:
             return NotTaken(code="oversize", message=message)
         return None
 
-    def _wait_of(self, asked: Asked) -> Wait:
-        """Return the call that is asked for: one that waits already, or a new one, begun."""
+    def _wait_of(self, asked: Asked) -> Wait | None:
+        """Return the call that is asked for: one that waits already, or a new one, begun.
+
+        None where another call waits under this id: its answer is none of this one's.
+        """
         digest = args_digest(asked.tool, asked.arguments, sha256)
         run_id = asked.speaker.run_id
         known = self._waits.find(asked.command_id)
         if known is not None:
-            return known
+            return known if (known.run_id, known.digest) == (run_id, digest) else None
         equal = self._waits.equal(run_id, digest)
         if equal is not None:
             self.tally.attached += 1
@@ -398,6 +419,14 @@ class Calls:
             return Reading(view.operation(wanted), None if stored is None else json.loads(stored))
 
         return await self._sources.journal.read(read)
+
+
+def _another(asked: Asked) -> NotTaken:
+    message = (
+        f"Another call is known as {asked.command_id}, and goes on as it was: send this one under an id of "
+        "its own."
+    )
+    return NotTaken(code="conflict", message=message)
 
 
 def _taken(speaker: Speaker) -> NotTaken:

@@ -4,6 +4,7 @@ Part of `driver.gateway`; imports its `wire` alone.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,6 +24,8 @@ from driver.gateway.wire import (
 )
 
 CALL: Final = "tools/call"
+PASSED_MAX: Final = 1_024
+"""Calls whose answers were passed on last; the client may not have read them yet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,10 +77,12 @@ class Entry:
 
 
 class Ledger:
-    """All requests that are not answered, in their order."""
+    """All requests that are not answered, in their order; and the last calls that are."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self._passed: OrderedDict[str, str] = OrderedDict()
+        """Commands whose answers were passed on, by the client's id for them."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -97,6 +102,7 @@ class Ledger:
             entry.message = _with_meta(message, {COMMAND_ID: entry.command_id})
             entry.data = line(entry.message)
         self._entries[_key(message["id"])] = entry
+        self._passed.pop(_key(message["id"]), None)
         return entry
 
     def find(self, request_id: Json) -> Entry | None:
@@ -106,6 +112,21 @@ class Ledger:
     def settle(self, request_id: Json) -> Entry | None:
         """Forget a request that is answered, or not wanted any more; return it, None without one."""
         return self._entries.pop(_key(request_id), None)
+
+    def passed(self, entry: Entry) -> None:
+        """Take note that the answer of a call is written to the client."""
+        if entry.command_id is not None:
+            self._passed[_key(entry.id)] = entry.command_id
+            if len(self._passed) > PASSED_MAX:
+                self._passed.popitem(last=False)
+
+    def is_passed(self, entry: Entry) -> bool:
+        """Whether the answer of a call was written, and the client has not said that it gave up on it."""
+        return entry.command_id is not None and self._passed.get(_key(entry.id)) == entry.command_id
+
+    def given_up(self, request_id: Json) -> str | None:
+        """Return the command whose answer crossed the client's word that it wants none; None without one."""
+        return self._passed.pop(_key(request_id), None)
 
 
 def _with_meta(message: Message, ours: Message) -> Message:

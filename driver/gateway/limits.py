@@ -20,6 +20,10 @@ class GatewayLimits:
     """The arguments of one call, as JSON: what a frame of the control protocol may hold too."""
     calls_max: int = 1_024
     """Calls that wait for their answers at once."""
+    reads_max: int = 128
+    """Of one relay: requests without an answer that are no calls. It is not read any further meanwhile."""
+    unread_bytes_max: int = 8_388_608
+    """Of one relay: answers that it leaves unread, before it is not read any further either."""
     patience_s: float = 30.0
     """How long an answer is waited for after its operation should have ended."""
     progress_s: float = 5.0

@@ -40,6 +40,7 @@ from driver.gateway.wire import (
     DELIVERED,
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
+    UNHEARD,
     Greeting,
     Json,
     Message,
@@ -108,6 +109,10 @@ class Relay:
         """Whether a list was answered without the daemon: the client has to ask again."""
         self._asked: set[str] = set()
         """The ids, for the client, of the server's requests that it has not answered."""
+        self._closed = False
+        """Whether the client has closed its end: what it is told from then on it may not read any more."""
+        self._unheard: list[Json] = []
+        """Calls whose answers it had given up on, of which the daemon has not been told."""
         self._where = str(settings.socket)
         self._waits = anyio.Event()
         """Set when something waits for a daemon."""
@@ -120,6 +125,7 @@ class Relay:
                 tasks.start_soon(self._connect)
                 tasks.start_soon(self._watch)
                 await self._listen()
+                self._closed = True
                 with anyio.move_on_after(LINGER_S):
                     while any(entry.method != LISTEN for entry in self._ledger):
                         self._answered = anyio.Event()
@@ -206,8 +212,10 @@ class Relay:
         if message["method"] == "notifications/initialized":
             self._initialized = True
         if message["method"] == "notifications/cancelled":
-            entry = self._ledger.find(member(message, "params").get("requestId"))
+            request_id = member(message, "params").get("requestId")
+            entry = self._ledger.find(request_id)
             if entry is None:
+                await self._take_back(request_id)
                 return
             if not entry.sent:
                 self._ledger.settle(entry.id)
@@ -217,6 +225,23 @@ class Relay:
         if link is not None and link.open:
             await link.send(data + b"\n")
             self._forget_cancelled()
+
+    async def _take_back(self, request_id: Json) -> None:
+        """Have a call guard again whose answer and the client's word that it wants none have crossed."""
+        command_id = self._ledger.given_up(request_id)
+        if command_id is None:
+            return
+        self._unheard.append(command_id)
+        if self._link is not None and self._link.open:
+            await self._tell_unheard(self._link)
+
+    async def _tell_unheard(self, link: Link) -> None:
+        waiting, self._unheard = self._unheard, []
+        for command_id in waiting:
+            params: Message = {"commandId": command_id}
+            await link.send(line({"jsonrpc": "2.0", "method": UNHEARD, "params": params}))
+        if not link.open:
+            self._unheard += waiting  # the next one is told
 
     async def _answer_to_server(self, message: Message) -> None:
         """Pass on what the client answers to a request of the server's, if that connection still is there."""
@@ -314,6 +339,7 @@ class Relay:
             await link.handshake(self._handshake, initialized=self._initialized)
         self._link = link
         link.open = True
+        await self._tell_unheard(link)
         for entry in self._ledger:
             await link.send(entry.asked(link.journal_id))
             if entry.cancelled is not None:
@@ -345,9 +371,10 @@ class Relay:
             return  # nobody wants it any more
         if entry.method == "initialize" and succeeded:
             self._handshake = entry.message
+        self._ledger.passed(entry)
         await self._pass_on(data + b"\n")
         self._answered.set()
-        if entry.command_id is not None:
+        if self._ledger.is_passed(entry) and not self._closed:
             params: Message = {"commandId": entry.command_id}
             await link.send(line({"jsonrpc": "2.0", "method": DELIVERED, "params": params}))
 

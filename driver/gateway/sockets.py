@@ -22,6 +22,7 @@ from mcp_types import (
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
+    JSONRPCRequest,
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
@@ -30,6 +31,7 @@ from pydantic import ValidationError
 from driver.core.identity import is_id
 from driver.core.strictjson import NotStrictJson, loads
 from driver.gateway.answers import error, too_long
+from driver.gateway.backlog import Backlog
 from driver.gateway.calls import Calls, Delivered
 from driver.gateway.connection import Connection
 from driver.gateway.front import Front
@@ -39,7 +41,6 @@ from driver.gateway.predecessors import is_place
 from driver.gateway.runs import Speaker
 from driver.gateway.wire import (
     ANSWER_BYTES_MAX,
-    DELIVERED,
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
     PROTOCOL_VERSION,
@@ -54,8 +55,8 @@ from driver.providers.outbound import Outbound
 from store.records import CommandId, RunId
 
 RESUMES_MAX: Final = 64
-ALIASES_MAX: Final = 4_096
-"""Answers whose delivery a relay has not confirmed yet."""
+ALIASES_MAX: Final = 2_048
+"""Answers of which a relay may still say that they were delivered, or that they were not after all."""
 SLACK_BYTES: Final = 65_536
 """What the relay may add to a client's message."""
 
@@ -171,6 +172,7 @@ class Session:
         self._calls = calls
         self._limits = limits
         self._given: dict[CommandId, Delivered] = {}
+        self._backlog = Backlog(limits)
         self.speaker: Final = speaker
         self.key: Final = f"relay:{speaker.holder}:{id(self)}"
         self.gone = False
@@ -201,11 +203,28 @@ class Session:
             except ValidationError:
                 await self._reject(data, "no message of JSON-RPC 2.0 looks like this")
                 continue
-            if isinstance(message, JSONRPCNotification) and message.method == DELIVERED:
-                self._confirm(message)
-                continue
-            return SessionMessage(message)
+            if isinstance(message, JSONRPCRequest) and not self._backlog.begin(message):
+                await self._reject(data, "a request of this id has no answer yet")
+            elif not isinstance(message, JSONRPCNotification) or not await self._is_ours(message):
+                return SessionMessage(message)
         raise anyio.EndOfStream
+
+    async def _is_ours(self, message: JSONRPCNotification) -> bool:
+        """Whether a notification is one between the relay and us, which is done then."""
+        match message.method:
+            case "notifications/dev.effectd/delivered":
+                self._confirm(message)
+                return True
+            case "notifications/dev.effectd/unheard":
+                await self._take_back(message)
+                return True
+            case "notifications/cancelled":
+                request_id = (message.params or {}).get("requestId")
+                if isinstance(request_id, str | int):
+                    self._backlog.end(request_id)  # of what is cancelled no answer comes
+                return False
+            case _:
+                return False
 
     def __aiter__(self) -> Self:
         return self
@@ -232,6 +251,7 @@ class Session:
 
     async def _next(self) -> bytes | None:
         data: bytes | None = None
+        await self._backlog.room()
         try:
             data = await self._lines.next(self._connection)
         except (OSError, LineTooLong):
@@ -257,9 +277,18 @@ class Session:
 
     def _confirm(self, message: JSONRPCNotification) -> None:
         asked = (message.params or {}).get("commandId")
-        given = self._given.pop(CommandId(asked), None) if isinstance(asked, str) else None
+        given = self._given.get(CommandId(asked)) if isinstance(asked, str) else None
         if given is not None:
             self._calls.delivered(given)
+
+    async def _take_back(self, message: JSONRPCNotification) -> None:
+        asked = (message.params or {}).get("commandId")
+        if isinstance(asked, str) and is_id(asked):
+            given = self._given.get(CommandId(asked))
+            if given is None:  # the answer went out on an earlier connection, maybe of an earlier daemon
+                await self._calls.take_back(CommandId(asked), self.speaker.run_id, None)
+            else:
+                await self._calls.take_back(given.command_id, self.speaker.run_id, given.digest)
 
     # ------------------------------------------------------------ what is sent to it
 
@@ -268,7 +297,11 @@ class Session:
         message = item.message
         if isinstance(message, JSONRPCError) and message.error.code == CONNECTION_CLOSED:
             return  # a handler of a session that ends; its call goes on, and is no error of anybody's
-        await self._write(message)
+        try:
+            await self._write(message)
+        finally:
+            if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+                self._backlog.end(message.id)
 
     async def _write(self, message: JSONRPCMessage) -> None:
         if self.gone:
@@ -276,7 +309,7 @@ class Session:
         data = _line(message)
         if len(data) > ANSWER_BYTES_MAX and isinstance(message, JSONRPCResponse):
             data = _line(message.model_copy(update={"result": too_long(message.result, len(data))}))
-        with anyio.move_on_after(self._limits.stall_s) as patience:
+        with self._backlog.writing(len(data)), anyio.move_on_after(self._limits.stall_s) as patience:
             try:
                 await self._connection.send(data)
             except OSError as lost:

@@ -8,12 +8,14 @@ from collections.abc import Container, Sequence
 from datetime import datetime
 from typing import Final
 
-from store.lifecycle import State
+from store.lifecycle import Effect, State
 from store.records import CommandId, Digest, OperationId, OperationRecord, Origin, RunId, moment
 from store.view import View
 
 DELIVERED: Final = "answered"
 """The word beside a command whose answer its agent has."""
+UNHEARD: Final = "unheard"
+"""The word that takes that back. The last of the two counts."""
 NOTED_MAX: Final = 4_096
 """Answers that were delivered, and whose note may not be in the journal yet; and those that were not."""
 RUNS_MAX: Final = 1_024
@@ -65,6 +67,11 @@ class Deliveries:
             self._noted.popitem(last=False)
         return True
 
+    def take_back(self, call: OperationRecord, digest: Digest) -> None:
+        """Take note that an answer that was delivered was not heard."""
+        self._noted.pop(call.command_id, None)
+        self.answered(call.run_id, digest, call.command_id, call.operation_id)
+
     def unheard(self, run_id: RunId, digest: Digest) -> OperationId | None:
         """Return the equal write whose answer nobody has heard, as far as memory goes."""
         found = self._unheard.get((run_id, digest))
@@ -82,6 +89,11 @@ def undelivered(
     if newest is None or newest.guards or not is_undelivered(view, newest, delivered):
         return None
     return newest
+
+
+def tells(call: OperationRecord) -> bool:
+    """Whether a call came to an end that its agent would call again after, had it not heard of it."""
+    return call.state in _TELLS and call.effect is not Effect.NONE
 
 
 def is_undelivered(view: View, call: OperationRecord, delivered: Container[CommandId]) -> bool:
@@ -113,4 +125,5 @@ def _calls(view: View, runs: Sequence[RunId], digests: Sequence[Digest]) -> list
 
 
 def _is_delivered(view: View, command_id: CommandId) -> bool:
-    return any(delivery.answer == DELIVERED for delivery in view.deliveries(command_id))
+    said = [delivery.answer for delivery in view.deliveries(command_id)]
+    return next((word == DELIVERED for word in reversed(said) if word in (DELIVERED, UNHEARD)), False)

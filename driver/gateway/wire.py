@@ -34,6 +34,8 @@ OURS: Final = "dev.effectd/"
 """Begins every member of `_meta` that is ours; what a client sends under such a name is dropped."""
 DELIVERED: Final = "notifications/dev.effectd/delivered"
 """The relay's word that the agent has the answer of `commandId`."""
+UNHEARD: Final = "notifications/dev.effectd/unheard"
+"""The relay takes that word back: the agent had given up on `commandId` before it could read the answer."""
 COMMAND_PREFIX: Final = "gateway:"
 """Begins the command ids of calls that come through the gateway."""
 

@@ -16,6 +16,10 @@ from tests.system.zygote import Zygote
 pytestmark = pytest.mark.anyio
 
 GUARD_S: Final = 60.0
+STALL_S: Final = 5.0
+"""Who is not read for so long is held back: a daemon on a busy machine reads again before."""
+FLOOD: Final = 20_000
+"""Requests, more than sockets have room for."""
 GREETING: Final[dict[str, Any]] = {
     "effectd": "gateway",
     "version": 1,
@@ -102,6 +106,8 @@ class Liar:
         self._socket.connect(str(made.runtime / "gateway.sock"))
         self._file = self._socket.makefile("rb")
         self._number = 0
+        self.minted = ""
+        """The command id of the call that was made last."""
 
     def greet(self, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Return what a greeting is answered with."""
@@ -109,8 +115,12 @@ class Liar:
         return self.read()
 
     def begin(self) -> None:
-        """Open a session of the older era."""
+        """Greet, and open a session of the older era."""
         assert "refused" not in self.greet()
+        self.handshake()
+
+    def handshake(self) -> None:
+        """Open a session of the older era."""
         assert "result" in self.ask('"method":"initialize","params":' + json.dumps(HANDSHAKE))
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
@@ -123,13 +133,28 @@ class Liar:
             if heard.get("id") == self._number:
                 return heard
 
-    def call(self, arguments: str, meta: str = "") -> dict[str, Any]:
+    def call(self, arguments: str, meta: str = "", *, number: int | None = None) -> dict[str, Any]:
         """Return the response to a call of the counting tool."""
-        minted = f'"dev.effectd/command-id":"gateway:{self._number:032x}"{meta}'
+        self.minted = f"gateway:{number or self._number:032x}"
         return self.ask(
             f'"method":"tools/call","params":{{"name":"counter__count","arguments":{arguments},'
-            f'"_meta":{{{minted}}}}}'
+            f'"_meta":{{"dev.effectd/command-id":"{self.minted}"{meta}}}}}'
         )
+
+    def say_of(self, command_id: str, word: str) -> None:
+        """Say whether an answer was heard."""
+        said = {"method": f"notifications/dev.effectd/{word}", "params": {"commandId": command_id}}
+        self.write(json.dumps({"jsonrpc": "2.0", **said}).encode())
+
+    def flood(self, rest: str, *, requests: int) -> int:
+        """Ask so many times without reading; return how often until nobody has read that for a moment."""
+        self._socket.settimeout(STALL_S)
+        for number in range(requests):
+            try:
+                self.write(f'{{"jsonrpc":"2.0","id":{1_000 + number},{rest}}}'.encode())
+            except TimeoutError:
+                return number
+        return requests
 
     def write(self, data: bytes) -> None:
         """Send a line."""
@@ -248,4 +273,85 @@ async def test_half_a_line_and_a_line_without_an_end_cost_one_connection(zygote:
 
         await anyio.to_thread.run_sync(lie)
         async with agent(made, "mine") as honest:
+            assert (await honest.call("counter__count", n=1)).outcome == "succeeded"
+
+
+async def test_an_answer_that_was_not_heard_after_all_guards_its_call(zygote: Zygote) -> None:
+    """A relay takes its word back, in this life of the daemon or the next; nobody else's word counts."""
+    async with sandbox(zygote, None, gateway={}) as made:
+        life = made.start()
+        await life.ready()
+
+        def call_and_confirm(one: Liar, n: int) -> str:
+            assert outcome(one.call(f'{{"n":{n}}}')) == "succeeded"
+            one.say_of(one.minted, "delivered")
+            return one.minted
+
+        def take_back() -> str:
+            with liar(made) as one, liar(made) as other:
+                one.begin()
+                assert "refused" not in other.greet(run_id="other", instance="other")
+                other.handshake()
+                other.say_of(call_and_confirm(one, 1), "unheard")
+                assert other.ask('"method":"ping"')["result"] == {}
+                assert outcome(one.call('{"n":1}')) == "succeeded"
+                one.say_of(call_and_confirm(one, 2), "unheard")
+                assert outcome(one.call('{"n":2}')) == "refused"
+                return call_and_confirm(one, 3)
+
+        def take_back_later(asked: str) -> None:
+            with liar(made) as one:
+                one.begin()
+                one.say_of(asked, "unheard")
+                assert outcome(one.call('{"n":3}', number=100)) == "refused"
+                assert outcome(one.call('{"n":4}', number=101)) == "succeeded"
+
+        asked = await anyio.to_thread.run_sync(take_back)
+        await life.kill()
+        await made.start().ready()
+        await anyio.to_thread.run_sync(take_back_later, asked)
+        assert [effect["arguments"]["n"] for effect in made.effects()] == [1, 1, 2, 3, 4]
+
+
+async def test_an_id_of_another_call_that_waits_gets_nobody_its_answer(zygote: Zygote) -> None:
+    """With other arguments, or in another run: it is refused, nothing is executed, and the first goes on."""
+    async with sandbox(zygote, None, gateway={}) as made:
+        await made.start().ready()
+        gate = made.root / "gate"
+
+        def asked(tool: str, arguments: dict[str, Any]) -> str:
+            meta = {"dev.effectd/command-id": "gateway:same"}
+            params = {"name": f"counter__{tool}", "arguments": arguments, "_meta": meta}
+            return f'"method":"tools/call","params":{json.dumps(params)}'
+
+        slow = asked("slow", {"until": str(gate)})
+
+        def lie() -> None:
+            with liar(made) as one, liar(made) as other:
+                one.begin()
+                one.write(f'{{"jsonrpc":"2.0","id":"first",{slow}}}'.encode())
+                anyio.from_thread.run(made.effects_reach, 1)
+                assert "refused" not in other.greet(run_id="other", instance="other")
+                other.handshake()
+                for response in (one.ask(asked("count", {})), other.ask(slow)):
+                    assert response["result"]["_meta"]["dev.effectd/code"] == "conflict"
+                gate.touch()
+                assert outcome(one.read()) == "succeeded"
+
+        await anyio.to_thread.run_sync(lie)
+        assert len(made.effects()) == 1
+
+
+async def test_a_relay_that_never_reads_is_not_read_any_further(zygote: Zygote) -> None:
+    """Its requests wait in its own socket; what they cost the daemon is bounded, and others are served."""
+    async with sandbox(zygote, None, gateway={}) as made:
+        await made.start().ready()
+
+        def ask_without_reading() -> int:
+            with liar(made) as one:
+                one.begin()
+                return one.flood('"method":"tools/list"', requests=FLOOD)
+
+        assert await anyio.to_thread.run_sync(ask_without_reading) < FLOOD
+        async with agent(made, "honest") as honest:
             assert (await honest.call("counter__count", n=1)).outcome == "succeeded"

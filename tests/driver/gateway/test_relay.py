@@ -14,7 +14,7 @@ from anyio.abc import SocketStream
 from driver.gateway.lines import Lines
 from driver.gateway.relay import Relay, RelaySettings
 from driver.gateway.stdio import Input, Output
-from driver.gateway.wire import ASKED_AT, COMMAND_ID, DELIVERED, Message, line, read_greeting
+from driver.gateway.wire import ASKED_AT, COMMAND_ID, DELIVERED, UNHEARD, Message, line, read_greeting
 
 pytestmark = pytest.mark.anyio
 
@@ -25,6 +25,7 @@ class Client:
     """The agent's end of a relay."""
 
     def __init__(self, to_relay: int, from_relay: int) -> None:
+        self._descriptor = to_relay
         self._to = Output(to_relay)
         self._from = Input(from_relay)
         self._lines = Lines(10_000_000)
@@ -37,6 +38,12 @@ class Client:
 
     async def raw(self, data: bytes) -> None:
         await self._to.send(data)
+
+    def close(self) -> None:
+        """Close the writing end, and keep its number."""
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, self._descriptor)
+        os.close(nothing)
 
     async def line(self) -> bytes:
         with anyio.fail_after(GUARD_S):
@@ -90,6 +97,10 @@ class Daemon:
 
     async def say(self, message: Message) -> None:
         await self.stream.send(line(message))
+
+    async def ends(self) -> bool:
+        with anyio.fail_after(GUARD_S):
+            return await self._lines.next(self.stream) is None
 
 
 @asynccontextmanager
@@ -273,3 +284,36 @@ async def test_a_message_that_is_too_long_is_answered_whose_id_stands_at_its_end
             tasks.start_soon(client.raw, huge)
             refused = await client.hear()
             assert (refused["id"], refused["result"]["isError"]) == (5, True)
+
+
+async def test_an_answer_that_crosses_a_cancellation_was_not_heard(tmp_path: Path) -> None:
+    """The client had given up: the daemon is told so before it gets what the client sends next."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        daemon: Daemon = await connection()
+        await daemon.greet()
+        await client.say("tools/call", 7, name="x__y", arguments={})
+        asked = (await daemon.hear())["params"]["_meta"][COMMAND_ID]
+        await daemon.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
+        assert (await daemon.hear())["method"] == DELIVERED
+        await client.say("notifications/cancelled", requestId=7)
+        await client.say("tools/call", 8, name="x__y", arguments={})
+        assert await daemon.hear() == {
+            "jsonrpc": "2.0",
+            "method": UNHEARD,
+            "params": {"commandId": asked},
+        }
+        assert (await daemon.hear())["method"] == "tools/call"
+
+
+async def test_a_client_that_has_closed_its_end_hears_nothing(tmp_path: Path) -> None:
+    """What is written to it then is not delivered: whoever starts it anew may ask for the same."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        daemon: Daemon = await connection()
+        await daemon.greet()
+        await client.say("tools/call", 7, name="x__y", arguments={})
+        await daemon.hear()
+        client.close()
+        await anyio.wait_all_tasks_blocked()
+        await daemon.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
+        assert (await client.hear())["id"] == 7
+        assert await daemon.ends()
