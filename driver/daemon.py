@@ -441,5 +441,6 @@ class Daemon:
             connected=status.connected,
             since=timestamp(status.since),
             url=status.url,
+            last_error=status.last_error,
             acked_seq=status.acked_seq,
         )

@@ -151,7 +151,9 @@ def _of_status(found: Status, max_age: float | None) -> Iterator[Symptom]:
         times = found.incidents.duplicated
         yield _note("duplicated", f"{times} times a probe found an effect more than once", "effectd status")
     if found.link.url is not None and not found.link.connected:
-        yield _note("not_connected", f"the plane at {found.link.url} is not connected", "look at its log")
+        why = "" if found.link.last_error is None else f": {found.link.last_error}"
+        text = f"the plane at {found.link.url} is not connected{why}"
+        yield _note("not_connected", text, "look at its log")
     yield from _dead_letters(found.dead_letters)
     if found.fault_injection:
         drills = ", ".join(found.fault_injection)

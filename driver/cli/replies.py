@@ -50,6 +50,7 @@ class Link(Reply):
     connected: bool
     since: datetime | None
     url: str | None
+    last_error: str | None = None
 
 
 class Gateway(Reply):

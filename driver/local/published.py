@@ -54,11 +54,12 @@ class Page(Published, Generic[T]):
 
 
 class Link(Published):
-    """The link to the control plane; `url` is null stand-alone."""
+    """The link to the control plane; `url` is null stand-alone, `last_error` while it is connected."""
 
     connected: bool
     since: Time | None
     url: str | None
+    last_error: str | None
 
 
 class JournalFile(Published):

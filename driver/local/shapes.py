@@ -102,7 +102,12 @@ def status(facts: StatusFacts, known: Known, statistics: JournalStatistics) -> J
         "driver_id": facts.driver_id,
         "journal_id": known.journal_id,
         "boot_id": facts.boot_id,
-        "link": {"connected": facts.link.connected, "since": facts.link.since, "url": facts.link.url},
+        "link": {
+            "connected": facts.link.connected,
+            "since": facts.link.since,
+            "url": facts.link.url,
+            "last_error": facts.link.last_error,
+        },
         "last_seq": known.last_seq,
         "acked_seq": known.acked_seq if facts.link.acked_seq is None else facts.link.acked_seq,
         "counts": {state.value: known.counts.get(state, 0) for state in State},

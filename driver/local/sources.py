@@ -27,6 +27,8 @@ class LinkFacts:
     connected: bool
     since: Timestamp | None
     url: str | None
+    last_error: str | None = None
+    """Why it ended last, or could not begin; None while it is connected."""
     acked_seq: int | None = None
 
 

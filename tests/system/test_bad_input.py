@@ -245,7 +245,10 @@ async def test_a_refused_token_is_logged_and_does_not_end_the_daemon(zygote: Zyg
         life = made.start()
         await plane.until(lambda: plane.refused_connections)
         await life.logged("401")
-        assert (await made.status())["link"]["connected"] is False
+        link = (await made.status())["link"]
+        assert link["connected"] is False
+        assert "401" in link["last_error"]
+        assert "wrong-token" not in link["last_error"]
         assert await life.stop() == 0
         assert "wrong-token" not in life.text
 

@@ -79,7 +79,7 @@ async def test_integrity_is_broken(tmp_path: Path) -> None:
 async def test_what_is_only_worth_knowing(tmp_path: Path) -> None:
     """0 all the same: a plane that is away, a drill, what the plane refused, incidents in the past."""
     async with desk_in(tmp_path) as desk:
-        link = LinkFacts(connected=False, since=None, url="wss://plane")
+        link = LinkFacts(connected=False, since=None, url="wss://plane", last_error="refused: HTTP 403")
         desk.world.facts = replace(
             desk.world.facts,
             link=link,
@@ -90,8 +90,9 @@ async def test_what_is_only_worth_knowing(tmp_path: Path) -> None:
         )
         await desk.world.chatter(1)
         await desk.world.journal.transact(lambda tx: tx.park(1, "invalid", ""))
-        code, words, _ = await asked(desk.config)
+        code, words, answer = await asked(desk.config)
     assert code == 0
+    assert "the plane at wss://plane is not connected: refused: HTTP 403" in json.dumps(answer)
     assert words == [
         "draining",
         "diverged",

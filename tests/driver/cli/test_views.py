@@ -446,10 +446,12 @@ def test_a_status_says_what_is_wrong() -> None:
 
 
 def test_a_link_that_is_down_is_loud() -> None:
-    """Since when, and how much waits for it."""
-    link = Link(connected=False, since=NOW, url="wss://plane.example")
+    """Since when, why, and how much waits for it; what a peer said moves no terminal."""
+    why = "closed with 1008 (\x1b[2Jgo away)"
+    link = Link(connected=False, since=NOW, url="wss://plane.example", last_error=why)
     text = shown(status_lines(STATUS.model_copy(update={"link": link}), NOW))
-    assert "NOT CONNECTED since 2026-11-29 14:43:20Z (0 s ago): wss://plane.example" in text
+    assert "NOT CONNECTED since 2026-11-29 14:43:20Z (0 s ago): wss://plane.example: closed with 1008" in text
+    assert "\x1b" not in text
     assert "14, of which 2 not acknowledged" in text
 
 
