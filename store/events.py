@@ -34,7 +34,6 @@ def optional() -> Any:  # noqa: ANN401 - the one way to type a dataclass field's
     return field(default=None, metadata=_OPTIONAL)
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventData:
     """The `data` of one event.
@@ -48,7 +47,6 @@ class EventData:
     requeue_of: int | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAccepted(EventData):
     """Acceptance: durable before it is sent. The optional fields are those of a `tool.call`."""
@@ -68,7 +66,6 @@ class CommandAccepted(EventData):
     traceparent: str | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRefused(EventData):
     """A refusal that is remembered: the same command gets the same answer for ever."""
@@ -90,7 +87,6 @@ class CommandRefused(EventData):
     twin_operation_id: OperationId | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCompleted(EventData):
     """The receipt of a command other than `tool.call` that did what it was asked."""
@@ -102,7 +98,6 @@ class CommandCompleted(EventData):
     payload_digest: Digest | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFailed(EventData):
     """The receipt of a command other than `tool.call` that could not do what it was asked."""
@@ -113,7 +108,6 @@ class CommandFailed(EventData):
     message: str
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(EventData):
     """A human is asked, for one request and one attempt."""
@@ -128,7 +122,6 @@ class ApprovalRequested(EventData):
     arguments_truncated: bool | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(EventData):
     """What the human said."""
@@ -141,7 +134,6 @@ class ApprovalDecided(EventData):
     label: str | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationStarted(EventData):
     """The intent, with the contract that the attempt runs under: durable before any byte leaves."""
@@ -160,7 +152,6 @@ class OperationStarted(EventData):
     machine_uptime_s: float | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded(EventData):
     """The end of an attempt that is not the end of its operation."""
@@ -182,7 +173,6 @@ class AttemptEnded(EventData):
     payload_digest: Digest | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSucceeded(EventData):
     """The provider answered that it did it."""
@@ -204,7 +194,6 @@ class OperationSucceeded(EventData):
     supersedes: int | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFailed(EventData):
     """The provider answered with a failure; `effect` is what the tool's contract says that proves."""
@@ -230,7 +219,6 @@ class OperationFailed(EventData):
     supersedes: int | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationNotExecuted(EventData):
     """Provably nothing was dispatched."""
@@ -256,7 +244,6 @@ class OperationNotExecuted(EventData):
     supersedes: int | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationUnknown(EventData):
     """Dispatched, or possibly dispatched, and the outcome is not known."""
@@ -286,7 +273,6 @@ class OperationUnknown(EventData):
     supersedes: int | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateResult(EventData):
     """A provider's answer that came after the operation had ended `unknown`, or after a verdict."""
@@ -303,7 +289,6 @@ class LateResult(EventData):
     supersedes: int | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationProbed(EventData):
     """What a declared read found in the world."""
@@ -315,7 +300,6 @@ class OperationProbed(EventData):
     supersedes: int | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationReconciled(EventData):
     """A verdict: of an operator, a probe or a supervisor."""
@@ -331,7 +315,6 @@ class OperationReconciled(EventData):
     supersedes: int | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationAnnotated(EventData):
     """The host's own reference for the operation."""
@@ -340,7 +323,6 @@ class OperationAnnotated(EventData):
     metadata: dict[str, str]
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationCompensated(EventData):
     """The declared compensation of the operation ended."""
@@ -350,7 +332,6 @@ class OperationCompensated(EventData):
     effect: Effect
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDiverged(EventData):
     """Two pieces of evidence of the highest rank contradict each other."""
@@ -360,7 +341,6 @@ class OperationDiverged(EventData):
     detail: str
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorVerdict(EventData):
     """What the triage model said of one wall; each operation's verdict follows as `operation.reconciled`."""
@@ -379,7 +359,6 @@ class SupervisorVerdict(EventData):
     prompt_version: str | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverStarted(EventData):
     """The daemon opened the journal."""
@@ -388,7 +367,6 @@ class DriverStarted(EventData):
     software: str
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverRecovered(EventData):
     """What the daemon found of its earlier lives, and what it did about it."""
@@ -398,7 +376,6 @@ class DriverRecovered(EventData):
     unknown: int
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverFenced(EventData):
     """The daemon stopped acting: its journal is not the history that somebody else has seen."""
@@ -408,7 +385,6 @@ class DriverFenced(EventData):
     detail: str
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverUnfenced(EventData):
     """The fence was lifted: by an operator, or, with `plane` as the actor, that of a restored backup."""
@@ -421,7 +397,6 @@ class DriverUnfenced(EventData):
     previous_chain: Chain | None = optional()
 
 
-@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverStopping(EventData):
     """The daemon drains and stops."""
@@ -457,6 +432,10 @@ EVENT_TYPES: Final[tuple[type[EventData], ...]] = (
     DriverStopping,
 )
 """Every kind that effectd records, in the order of `docs/protocol.md`."""
+
+light(EventData)
+for _event in EVENT_TYPES:
+    light(_event)
 
 BY_KIND: Final[Mapping[str, type[EventData]]] = {event.KIND: event for event in EVENT_TYPES}
 
