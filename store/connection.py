@@ -25,6 +25,7 @@ from store.errors import JournalBusy, SettingNotTaken
 
 T = TypeVar("T")
 
+SQLITE_VERSION: Final = sqlite3.sqlite_version
 BUSY_TIMEOUT_S: Final = 2.0
 """How long an open waits for another program (a shell, a backup) to let go of the file."""
 PAGE_BYTES: Final = 4_096

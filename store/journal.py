@@ -12,7 +12,6 @@ durable. Reads run between commits, in the same thread.
 """
 
 import asyncio
-import sqlite3
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
@@ -26,7 +25,7 @@ from typing import Final, Generic, TypeAlias, TypeVar, cast
 import anyio
 from anyio import CancelScope, create_task_group, move_on_after, to_thread
 
-from store.connection import JournalConnection
+from store.connection import SQLITE_VERSION, JournalConnection
 from store.erasure import NO_DEBT
 from store.errors import JournalClosed, JournalFailed, QueueFull, StoreError
 from store.keys import DigestKey
@@ -312,7 +311,7 @@ class Journal:
             volatile=self._opened.folder.volatile,
             file_system=self._opened.folder.file_system,
             file_name=self._opened.path.name,
-            sqlite_version=sqlite3.sqlite_version,
+            sqlite_version=SQLITE_VERSION,
         )
 
     def _check_open(self) -> None:

@@ -26,6 +26,7 @@ from driver.cli.replies import Status, VerifyProgress
 from driver.cli.views import labelled, line
 from driver.config.load import load
 from driver.config.models import Config
+from store.connection import SQLITE_VERSION
 from store.errors import NoJournal, StoreError
 from store.lifecycle import State
 from store.records import OperationFilter, Timestamp, moment
@@ -67,6 +68,8 @@ class Diagnosis:
 
     looked_by: str
     symptoms: tuple[Symptom, ...]
+    sqlite_version: str | None
+    """Of whoever looked; None where the daemon did not say."""
 
     @property
     def exit_code(self) -> int:
@@ -112,10 +115,12 @@ def doctor(
 
 def _live(config: Config, config_file: Path, max_age: float | None) -> Diagnosis | None:
     """Ask the daemon; None where none runs."""
+    version = None
     with doors.inspect(config_file) as client:
         try:
             health = tuple(_health(client))  # first: it commits, and so looks at the disk anew
             found = client.read(Status, "/v1/status")
+            version = found.journal.sqlite_version
             symptoms = (*health, *_of_status(found, max_age), *_gateway(config, found))
         except Unreachable as error:
             if error.nobody:
@@ -123,7 +128,7 @@ def _live(config: Config, config_file: Path, max_age: float | None) -> Diagnosis
             symptoms = (_broken("no_answer", error.format_message()),)
         except (Refused, Unreadable) as error:
             symptoms = (_broken("no_answer", error.format_message()),)
-    return Diagnosis(looked_by="daemon", symptoms=symptoms)
+    return Diagnosis(looked_by="daemon", symptoms=symptoms, sqlite_version=version)
 
 
 def _health(client: LocalClient) -> Iterator[Symptom]:
@@ -185,7 +190,7 @@ def _gateway(config: Config, found: Status) -> Iterator[Symptom]:
 
 def _at_rest(config: Config, max_age: float | None, report: Report, *, running: bool) -> Diagnosis:
     found = (*_nobody(running=running), *_of_file(config, max_age, report))
-    return Diagnosis(looked_by="file", symptoms=found)
+    return Diagnosis(looked_by="file", symptoms=found, sqlite_version=SQLITE_VERSION)
 
 
 def _nobody(*, running: bool) -> Iterator[Symptom]:
@@ -278,6 +283,7 @@ def _as_json(found: Diagnosis) -> dict[str, JsonValue]:
         "exit_code": found.exit_code,
         "looked_by": found.looked_by,
         "symptoms": [asdict(symptom) for symptom in found.symptoms],
+        "sqlite_version": found.sqlite_version,
     }
 
 
@@ -299,3 +305,5 @@ def _lines(found: Diagnosis, flags: str) -> Iterator[RenderableType]:
         if symptom.next is not None:
             is_command = symptom.next.startswith(_COMMAND)
             yield labelled("next", (symptom.next + flags, "cyan") if is_command else symptom.next)
+    if found.sqlite_version is not None:
+        yield labelled("sqlite", found.sqlite_version)

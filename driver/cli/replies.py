@@ -67,6 +67,7 @@ class JournalFile(Reply):
     wal_bytes: int
     last_commit_at: datetime | None
     has_room: bool = True
+    sqlite_version: str | None = None
 
 
 class Incidents(Reply):

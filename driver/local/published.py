@@ -69,6 +69,7 @@ class JournalFile(Published):
     wal_bytes: Count
     last_commit_at: Time | None
     has_room: bool
+    sqlite_version: str
 
 
 class Incidents(Published):

@@ -122,6 +122,7 @@ def status(facts: StatusFacts, known: Known, statistics: JournalStatistics) -> J
             "wal_bytes": statistics.wal_bytes,
             "last_commit_at": statistics.last_commit_at,
             "has_room": known.room,
+            "sqlite_version": statistics.sqlite_version,
         },
         "gateway": None
         if facts.gateway is None

@@ -175,6 +175,7 @@ async def test_an_operator_agrees_to_a_restored_backup(zygote: Zygote) -> None:
             status = await made.status()
             names.add(status["journal_id"])
             assert (status["state"], status["fence"]) == ("fenced", "restored_backup")
+            assert 'effectd_fence{reason="restored_backup"} 1' in await beside(made, "metrics")
             assert await life.stop() == 0
         life = made.start()
         await life.ready()

@@ -36,7 +36,9 @@ async def test_a_healthy_daemon(tmp_path: Path) -> None:
         code, words, answer = await asked(desk.config)
         done = await desk.effectd("doctor")
     assert (code, words, answer["looked_by"]) == (0, [], "daemon")
-    assert (done.exit_code, done.stdout) == (0, "Healthy (the daemon that runs was asked).\n")
+    assert answer["sqlite_version"] == sqlite3.sqlite_version
+    said = f"Healthy (the daemon that runs was asked).\n  sqlite      {sqlite3.sqlite_version}\n"
+    assert (done.exit_code, done.stdout) == (0, said)
 
 
 async def test_what_is_unsettled_counts_from_an_age_on(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ async def test_a_status_has_its_members(world: World) -> None:
     }
     assert status["unsettled"] == 8
     assert status["oldest_unsettled_age_s"] >= 0
-    assert set(status["journal"]) == {"bytes", "wal_bytes", "last_commit_at", "has_room"}
+    assert set(status["journal"]) == {"bytes", "wal_bytes", "last_commit_at", "has_room", "sqlite_version"}
     assert set(status["link"]) == {"connected", "since", "url", "last_error"}
     assert (status["fence"], status["fault_injection"]) == (None, [])
 
