@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 BROKEN_MAX = 20
@@ -59,6 +60,24 @@ class Lane:
     def lacking(self) -> list[str]:
         """Return what this machine lacks."""
         return [word for need in self.needs if (word := need()) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """How long a lane goes on. What must be seen may take twice its box: a slow machine sees no less."""
+
+    ends: float
+    latest: float
+
+    @classmethod
+    def of(cls, seconds: float) -> "Time":
+        """Return a box that begins now."""
+        now = monotonic()
+        return cls(ends=now + seconds, latest=now + 2 * seconds)
+
+    def is_left(self, *, is_missing: bool) -> bool:
+        """Whether to go on, where something that must be seen is missing or is not."""
+        return monotonic() < (self.latest if is_missing else self.ends)
 
 
 def program(name: str) -> Need:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 import anyio
@@ -22,6 +21,7 @@ import anyio
 from tests.faults.kill_points.battle import Ready, Tally, Weakness, fight, prepare, recovery
 from tests.faults.kill_points.blows import Blow, NamedBlow, Points, kind_of, parse
 from tests.faults.kill_points.scenes import BY_NAME
+from tests.faults.lane import Time
 from tests.system.zygote import Zygote
 
 AT_ONCE: Final = 3
@@ -78,7 +78,7 @@ class Course:
 class _Work:
     asked: Asked
     zygote: Zygote
-    until: float
+    time: Time
     tally: Tally = field(default_factory=Tally)
     begun: Counter[str] = field(default_factory=Counter[str])
     """What blows were aimed at."""
@@ -129,15 +129,16 @@ class _Work:
         return all(self.tally.reached[state] for state in states)
 
     def _goes_on(self) -> bool:
-        is_time = monotonic() < self.until and self.tally.tried < self.asked.points
+        is_missing = not all(self._has_shown(BY_NAME[name].reached) for name in self.asked.scenes)
+        is_time = self.time.is_left(is_missing=is_missing) and self.tally.tried < self.asked.points
         return is_time and len(self.tally.broken) < BROKEN_MAX
 
 
 def work(asked: Asked) -> Tally:
     """Fight until the time, or the number of points, is reached."""
-    until = monotonic() + asked.seconds
+    time = Time.of(asked.seconds)
     with _warm() as zygote:
-        made = _Work(asked, zygote, until)
+        made = _Work(asked, zygote, time)
         anyio.run(made.run)
         return made.tally
 

@@ -14,7 +14,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from time import monotonic
 from types import MappingProxyType
 from typing import Final
 
@@ -22,7 +21,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis import seed as seeded
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from tests.faults.lane import Report
+from tests.faults.lane import Report, Time
 from tests.faults.model.bench import prompt_connections
 from tests.faults.model.controls import CONTROLS
 from tests.faults.model.counting import ENDED, SEEN
@@ -45,7 +44,7 @@ SLICE: Final = 25
 STEPS: Final = 25
 CONTROL_SLICES_MAX: Final = 40
 MEMORY: Final = Path("/dev/shm")
-WANTED: Final = frozenset(
+STATES: Final = frozenset(
     {
         "pruned",
         "erased",
@@ -69,14 +68,14 @@ WANTED: Final = frozenset(
         "lying: event sent",
         "lying: false welcome",
         "lying: future acknowledged",
-        *(f"caught: {name}" for name in CONTROLS),
     }
 )
+WANTED: Final = STATES | {f"caught: {name}" for name in CONTROLS}
 
 
 def run(seed: int, seconds: float, points: int) -> Report:
     """Play `points` examples, or as many as the time allows."""
-    ends = monotonic() + seconds
+    time = Time.of(seconds)
     report = Report(name=NAME, seed=seed, tried="", wanted=WANTED)
     with _in_memory(), prompt_connections():
         for name in CONTROLS:
@@ -84,7 +83,10 @@ def run(seed: int, seconds: float, points: int) -> Report:
         SEEN.clear()
         ENDED.clear()
         for number in count():
-            if ENDED.total() >= points or (number >= len(SLICES) and monotonic() >= ends):
+            is_over = number >= len(SLICES) and not time.is_left(
+                is_missing=any(not SEEN[state] for state in STATES)
+            )
+            if is_over or ENDED.total() >= points:
                 break
             machine = SLICES[number % len(SLICES)]
             if (why := _broken(machine, seed, number)) is not None:

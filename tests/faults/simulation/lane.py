@@ -10,10 +10,9 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import count
-from time import monotonic
 from typing import Final
 
-from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, HANGS, LOST_RECEIPTS, Report
+from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, HANGS, LOST_RECEIPTS, Report, Time
 from tests.faults.simulation.batch import Tally, play_control, play_many, workers
 from tests.faults.simulation.controls import CONTROLS
 
@@ -34,7 +33,7 @@ FIGURES: Final = {
     HANGS: (" hang: ",),
 }
 """Which broken promises are which of the figures that all lanes share."""
-WANTED: Final = frozenset(
+STATES: Final = frozenset(
     {
         "unknown",
         "redelivery",
@@ -70,19 +69,19 @@ WANTED: Final = frozenset(
         "stop",
         "a command twice",
         "a second answer, the opposite",
-        *(f"caught: {name}" for name in CONTROLS),
     }
 )
+WANTED: Final = STATES | {f"caught: {name}" for name in CONTROLS}
 
 
 def run(seed: int, seconds: float, points: int) -> Report:
     """Play `points` worlds, or as many as fit. Each broken promise names its world."""
-    ends = monotonic() + seconds
+    time = Time.of(seconds - REPLAY_S)
     processes = os.cpu_count() or 1
     with workers(processes) as pool:
         report = Report(name=NAME, seed=seed, tried="", wanted=WANTED, figures=dict.fromkeys(FIGURES, 0))
         controls = {name: pool.submit(play_control, name, seed * SEEDS_EACH) for name in CONTROLS}
-        tally = _play(pool, seed, points, ends - REPLAY_S)
+        tally = _play(pool, seed, points, time)
         report.fired, report.reached = tally.fired, tally.reached
         for name, noticed in controls.items():
             _control(name, noticed.result(), report)
@@ -100,7 +99,7 @@ def run(seed: int, seconds: float, points: int) -> Report:
     return report
 
 
-def _play(pool: ProcessPoolExecutor, seed: int, target: int, ends: float) -> Tally:
+def _play(pool: ProcessPoolExecutor, seed: int, target: int, time: Time) -> Tally:
     """Play worlds until there are enough, or the time is over."""
     tally = Tally()
     chunks = _chunks(seed, target)
@@ -109,7 +108,8 @@ def _play(pool: ProcessPoolExecutor, seed: int, target: int, ends: float) -> Tal
     while more or under_way:
         while more and len(under_way) < 4:
             chunk = next(chunks, None)
-            more = chunk is not None and monotonic() < ends
+            is_missing = any(not tally.fired[state] and not tally.reached[state] for state in STATES)
+            more = chunk is not None and time.is_left(is_missing=is_missing)
             if more and chunk is not None:
                 under_way.add(pool.submit(play_many, chunk, None, DEEP_EVERY))
         done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
