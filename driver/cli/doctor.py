@@ -237,7 +237,8 @@ def _under_way(view: View, max_age: float | None) -> Iterator[Symptom]:
     page = view.operations(OperationFilter(state=State.STARTED), None, UNDER_WAY_MAX)
     ages = [_age_s(view, item.started_at) for item in page.items if item.write and item.started_at]
     if ages and (max_age is None or max(ages) > max_age):
-        text = f"{len(ages)} operations were under way when the daemon ended, and may have happened"
+        were = "1 operation was" if len(ages) == 1 else f"{len(ages)} operations were"
+        text = f"{were} under way when the daemon ended, and may have happened"
         yield Symptom(
             severity=Severity.UNSETTLED, code="under_way", message=text, next="start it: it will list them"
         )
