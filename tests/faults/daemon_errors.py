@@ -18,6 +18,7 @@ import anyio
 from anyio import to_thread
 
 from tests.faults.journal_errors import BROKEN_MAX, CODES, Fault, Tally, Trap, went_on
+from tests.faults.lane import Time
 from tests.faults.notifier import ERRORS, Call, Supervisor
 from tests.system.audit import must_hold
 from tests.system.plane import ScriptedPlane, call, scripted_plane
@@ -26,21 +27,24 @@ from tests.system.zygote import Zygote
 
 COMMANDS: Final = 6
 PATIENCE_S: Final = 20.0
+WANTED: Final = ("daemon: exit code 70", "daemon: exit code 2", "daemon: effects")
 CHANNEL: Final = "EFFECTD_FAULTS_CHANNEL"
 ONLY: Final = "EFFECTD_FAULTS_CALL"
 
 
-def work(seed: int, end: float, target: int) -> Tally:
-    """Inject until `end` of the monotonic clock, or until so many errors were injected."""
-    return anyio.run(_work, seed, end, target)
+def work(seed: int, time: Time, target: int) -> Tally:
+    """Inject until the time is over, or until so many errors were injected."""
+    return anyio.run(_work, seed, time, target)
 
 
-async def _work(seed: int, until: float, target: int) -> Tally:
+async def _work(seed: int, time: Time, target: int) -> Tally:
     tally, chance = Tally(), random.Random(seed)
     zygote = Zygote()
     try:
         counts = await _counted(zygote)
-        while monotonic() < until and tally.injected < target and len(tally.broken) < BROKEN_MAX:
+        while tally.injected < target and len(tally.broken) < BROKEN_MAX:
+            if not time.is_left(is_missing=any(not tally.reached[state] for state in WANTED)):
+                break
             name = chance.choice([name for name in ERRORS if counts[name]])
             fault = Fault(
                 call=name,

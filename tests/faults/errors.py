@@ -23,7 +23,7 @@ from typing import Final
 
 from tests.faults import daemon_errors, full_disk, journal_errors
 from tests.faults.journal_errors import Tally
-from tests.faults.lane import HANGS, Report
+from tests.faults.lane import HANGS, Report, Time
 
 NAME: Final = "errors"
 SERIES: Final = 3
@@ -32,14 +32,14 @@ WANTED: Final = frozenset(
     {
         "EIO", "ENOSPC", "EMFILE", "ENOLCK", "once", "for ever", "a new generation",
         "exit code 0", "exit code 2", "exit code 70", "a second life under the same error",
-        "daemon: exit code 70", "daemon: exit code 2", "daemon: effects", "full: exit code 70",
+        *daemon_errors.WANTED, full_disk.WANTED,
         "caught: verdict_from_memory",
     }
 )  # fmt: skip
 DAEMON, FULL = 0.08, 0.06
 """Which share of the errors falls on a daemon, and on a full disk; the rest on journals."""
-DAEMON_UNTIL, FULL_UNTIL = 0.4, 0.5
-"""When those have to end, as a share of the time."""
+DAEMON_TIME, FULL_TIME = 0.4, 0.1
+"""The share of the time in which those are to be injected."""
 
 
 def run(seed: int, seconds: float, target: int) -> Report:
@@ -63,11 +63,10 @@ def run(seed: int, seconds: float, target: int) -> Report:
 
 def _others(folder: Path, seed: int, end: float, target: int) -> tuple[Tally, Tally, Tally, Tally]:
     """Return what came of the control, of daemons, of full disks, and of journals in what time is left."""
-    began = monotonic()
-    left_s = end - began
+    seconds = end - monotonic()
     control = journal_errors.control(folder / "control", seed)
-    daemon = daemon_errors.work(seed, began + left_s * DAEMON_UNTIL, round(target * DAEMON))
-    full = full_disk.work(folder / "full", seed, began + left_s * FULL_UNTIL, round(target * FULL))
+    daemon = daemon_errors.work(seed, Time.of(seconds * DAEMON_TIME), round(target * DAEMON))
+    full = full_disk.work(folder / "full", seed, Time.of(seconds * FULL_TIME), round(target * FULL))
     missing = round(target * (DAEMON + FULL)) - daemon.injected - full.injected
     more = journal_errors.work(folder / "more", seed + SERIES, end, missing)
     return control, daemon, full, more

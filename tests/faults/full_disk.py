@@ -16,8 +16,10 @@ from time import monotonic
 from typing import Final
 
 from tests.faults.journal_errors import BROKEN_MAX, SLOW_S, Tally, Trap, Worker, judged, life
+from tests.faults.lane import Time
 from tests.faults.promises import lines
 
+WANTED: Final = "full: exit code 70"
 MOUNTED: Final = "a full disk"
 LIMITED: Final = "a file at its limit"
 SLACK_BYTES: Final = 400_000
@@ -30,8 +32,8 @@ _PRIVATE: Final = (1 << 18) | (1 << 14)
 _REMOUNT: Final = 32
 
 
-def work(folder: Path, seed: int, end: float, target: int) -> Tally:
-    """Let lives meet a full disk until `end` of the monotonic clock, or until so many have."""
+def work(folder: Path, seed: int, time: Time, target: int) -> Tally:
+    """Let lives meet a full disk until the time is over, or until so many have."""
     folder.mkdir(mode=0o700)
     worker = Worker(folder, seed)
     worker.prepare()
@@ -40,7 +42,9 @@ def work(folder: Path, seed: int, end: float, target: int) -> Tally:
     is_mounted = _mount(disk, ROOM_BYTES)
     chance = random.Random(seed)
     tally = worker.tally
-    while monotonic() < end and tally.injected < target and len(tally.broken) < BROKEN_MAX:
+    while tally.injected < target and len(tally.broken) < BROKEN_MAX:
+        if not time.is_left(is_missing=not tally.reached[WANTED]):
+            break
         start = chance.choice(("new", "used", "killed"))
         room, number = chance.randrange(SLACK_BYTES), chance.randrange(1 << 30)
         _one(worker, disk, start, room, number, is_mounted=is_mounted)

@@ -136,7 +136,15 @@ class Supervisor:
         """Decide until the process, and whatever it has started, is gone."""
         poll = select.poll()
         poll.register(self.listener, select.POLLIN)
-        memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            # one that has ended has none: nobody asks any more
+            is_asked = any(what & select.POLLIN for _, what in poll.poll())
+            os.close(self.listener)
+            if is_asked:
+                raise
+            return
         try:
             while True:
                 ((_, what),) = poll.poll()
