@@ -90,8 +90,7 @@ class Front:
 
     def options(self) -> InitializationOptions:
         """Return what a client of the older era is told when it begins."""
-        changes = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        return self.server.create_initialization_options(changes)
+        return self.server.create_initialization_options()
 
     def forget(self, key: str) -> None:
         """Tell a session that has ended nothing more."""
@@ -111,7 +110,7 @@ class Front:
                 await _tell(session, lists)
 
     def _server(self) -> "Server[Any]":
-        server: Server[Any] = Server(
+        server: Server[Any] = _Announcing(
             NAME,
             version=version("effectd"),
             title="effectd: tools with a journal",
@@ -216,6 +215,23 @@ class Front:
         info: JsonObject = {SERVER_INFO_META_KEY: cast("JsonValue", self.server.server_info_stamp)}
         merged: JsonObject = {**info, **(meta if isinstance(meta, dict) else {})}
         return {"resultType": "complete", **result, "_meta": merged}
+
+
+class _Announcing(Server[Any]):
+    """The SDK's server, saying in every session, whoever opens it, that its lists may change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        return super().create_initialization_options(
+            notification_options or _CHANGES, experimental_capabilities, extensions
+        )
+
+
+_CHANGES: Final = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
 
 
 def _in_its_era(handler: Callable[[Context, Any], Awaitable[JsonObject]]) -> Callable[..., Any]:

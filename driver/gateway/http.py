@@ -88,7 +88,8 @@ class HttpTurn:
         """See `Turn.speaker`."""
         headers = self._request.headers
         session = headers.get(SESSION)
-        own = session or self._client
+        # in the era that has no sessions this is whatever the client likes, and no part of a run's name
+        own = session if session is not None and is_id(f"http-{session}") else self._client
         resumes = tuple(map(RunId, _listed(headers.get(RESUMES, ""))))
         return Speaker(
             holder=f"http:{own}",

@@ -2,12 +2,12 @@
 
 Part of `driver.gateway`; imports `driver.core`, `driver.providers.serving` and its siblings.
 
-Lists are those of all providers, one after the other; a provider that has none, or does not answer, adds
-nothing. A resource is asked for at the provider that lists it, or whose template it may be of. Prompts are
-named like tools.
+Lists are those of all providers, one after the other; a provider that has none, does not answer, or is late
+with its tools adds nothing. A resource is asked for at the provider that lists it, or whose template it may
+be of. Prompts are named like tools.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
@@ -33,7 +33,10 @@ NOT_FOUND: Final = -32_002
 class Passing:
     """Asks the providers for what is read."""
 
-    def __init__(self, providers: Mapping[str, Provider], limits: GatewayLimits) -> None:
+    def __init__(
+        self, providers: Mapping[str, Provider], limits: GatewayLimits, is_late: Callable[[str], bool]
+    ) -> None:
+        self._is_late = is_late
         self._providers = {name: found for name, found in providers.items() if isinstance(found, Asking)}
         self._limits = limits
         self._owners: dict[str, str] = {}
@@ -102,7 +105,8 @@ class Passing:
         with anyio.move_on_after(self._limits.list_s):
             async with anyio.create_task_group() as tasks:
                 for name in self._providers:
-                    tasks.start_soon(ask, name)
+                    if not self._is_late(name):
+                        tasks.start_soon(ask, name)
         return {name: found[name] for name in sorted(found)}
 
     async def _pages(self, name: str, method: str, member: str) -> list[JsonObject]:

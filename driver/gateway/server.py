@@ -79,7 +79,7 @@ class Gateway:
                 self._front = front = Front(
                     calls,
                     self._catalogue,
-                    Passing(sources.providers, limits),
+                    Passing(sources.providers, limits, self._catalogue.is_late),
                     OwnTools(sources, limits),
                     Approvals(sources, allowed=self._settings.allow_self_approval),
                     limits,

@@ -101,10 +101,18 @@ async def agent(
 
 
 @asynccontextmanager
-async def http_agent(port: int, token: str, *, era: Era = "legacy", **headers: str) -> AsyncGenerator[Agent]:
+async def http_agent(
+    port: int,
+    token: str,
+    *,
+    era: Era = "legacy",
+    message_handler: Any = None,  # noqa: ANN401 - of the SDK's client
+    **headers: str,
+) -> AsyncGenerator[Agent]:
     """Connect an agent over HTTP."""
     shown = {"authorization": f"Bearer {token}", **{name.replace("_", "-"): v for name, v in headers.items()}}
     async with httpx2.AsyncClient(headers=shown, timeout=60) as http:
         url = f"http://127.0.0.1:{port}/mcp"
-        async with Client(streamable_http_client(url, http_client=http), mode=era) as client:
+        server = streamable_http_client(url, http_client=http)
+        async with Client(server, mode=era, message_handler=message_handler) as client:
             yield Agent(client)

@@ -8,8 +8,10 @@ import anyio
 import httpx2
 import pytest
 
+from driver.core.identity import is_id
 from tests.system.agents import ERAS, Era, http_agent
 from tests.system.sandbox import Sandbox, sandbox
+from tests.system.test_gateway_lists import TABLES
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -17,7 +19,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.kill]
 SECRET: Final = "open-sesame"
 
 
-def listening(made: Sandbox) -> int:
+def listening(made: Sandbox, **tables: dict[str, Any]) -> int:
     """Configure a gateway over HTTP; return its port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -25,7 +27,8 @@ def listening(made: Sandbox) -> int:
     token = made.root / "gateway-token"
     token.write_text(SECRET + "\n")
     token.chmod(0o600)
-    made.configure(gateway={"listen": f"127.0.0.1:{port}", "token_file": str(token)})
+    served = {"listen": f"127.0.0.1:{port}", "token_file": str(token)}
+    made.configure(**{**tables, "gateway": served})
     return port
 
 
@@ -66,6 +69,40 @@ async def test_who_has_no_token_or_comes_from_a_web_page_is_not_let_in(
             answer = await client.post(f"http://127.0.0.1:{port}{path}", json={}, headers=headers)
         assert answer.status_code == status
         assert SECRET not in answer.text
+
+
+async def test_a_session_that_the_newer_era_does_not_have_names_no_run(zygote: Zygote) -> None:
+    """A client may send any text there: the run stays one that a run may be called."""
+    async with sandbox(zygote, None) as made:
+        port = listening(made)
+        await made.start().ready()
+        for number, session in enumerate(("a b", "x" * 5_000, "../..//")):
+            async with http_agent(port, SECRET, era="auto", mcp_session_id=session) as one:
+                told = await one.call("counter__count", n=number)
+            operation = await made.operation(told.operation_id)
+            assert is_id(operation["run_id"]), session
+
+
+async def test_a_session_is_told_over_http_that_lists_change(zygote: Zygote) -> None:
+    """As over stdio: what the handshake says makes clients listen."""
+    async with sandbox(zygote, None) as made:
+        port = listening(made, **TABLES)
+        await made.start().ready()
+        changed = anyio.Event()
+
+        async def hear(message: Any) -> None:  # noqa: ANN401 - whatever the SDK hands over
+            if "ToolListChanged" in type(getattr(message, "root", message)).__name__:
+                changed.set()
+
+        async with http_agent(port, SECRET, message_handler=hear) as one:
+            capabilities = one.client.server_capabilities
+            assert capabilities is not None
+            assert capabilities.tools is not None
+            assert capabilities.tools.list_changed
+            await one.tools()
+            await one.call("changing__grow")
+            with anyio.fail_after(60):
+                await changed.wait()
 
 
 async def test_an_answer_that_nobody_heard_guards_its_call(zygote: Zygote) -> None:
