@@ -199,14 +199,15 @@ class Session:
                 message = jsonrpc_message_adapter.validate_python(loads(data), by_name=False)
             except NotStrictJson as fault:
                 await self._reject(data, fault.message)
-                continue
             except ValidationError:
                 await self._reject(data, "no message of JSON-RPC 2.0 looks like this")
-                continue
-            if isinstance(message, JSONRPCRequest) and not self._backlog.begin(message):
-                await self._reject(data, "a request of this id has no answer yet")
-            elif not isinstance(message, JSONRPCNotification) or not await self._is_ours(message):
-                return SessionMessage(message)
+            else:
+                if isinstance(message, JSONRPCRequest) and not self._backlog.begin(message):
+                    await self._reject(data, "a request of this id has no answer yet")
+                elif not isinstance(message, JSONRPCNotification) or not await self._is_ours(message):
+                    return SessionMessage(message)
+            # whoever says a thousand of these at once must not keep everybody else from running
+            await anyio.lowlevel.checkpoint()
         raise anyio.EndOfStream
 
     async def _is_ours(self, message: JSONRPCNotification) -> bool:
