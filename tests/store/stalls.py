@@ -6,8 +6,10 @@ processor; what is left is the disk, or Python's lock, which the event loop's th
 a busy machine and our own work are told apart.
 """
 
+import gc
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -61,7 +63,7 @@ class Work:
     ended: float = 0.0
     total: Cost = NOTHING
     parts: dict[str, Cost] = field(default_factory=dict[str, Cost])
-    """By kind of statement: `write`, `remove`, `vacuum`, `search`, `commit`, `checkpoint`."""
+    """By kind of statement: `write`, `remove`, `vacuum`, `search`, `commit`, `checkpoint`; and `garbage`."""
     removes: bool = False
     """Whether something was pruned or erased."""
     frames: int = 0
@@ -78,7 +80,9 @@ class Probe:
         self._filling: Final = Filling(wal(path), PAGE_BYTES)
         self._frames = 0
         self._open: Work | None = None
-        self._since = self._now()
+        self._since = self._collecting_since = self._now()
+        self._thread: Final = threading.get_ident()
+        gc.callbacks.append(self._collect)
         self.done: Final[list[Work]] = []
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the connection has
@@ -103,7 +107,7 @@ class Probe:
         work = self._open
         if work is not None:
             kind = _kind(sql)
-            work.parts[kind] = work.parts.get(kind, NOTHING).plus(_between(before, self._now()))
+            self._add(work, kind, _between(before, self._now()))
             work.removes |= kind in {"remove", "vacuum"} and (kind == "vacuum" or cursor.rowcount > 0)
             if sql == "COMMIT":
                 self._end(work)
@@ -138,8 +142,21 @@ class Probe:
     def _now(self) -> tuple[float, float, float]:
         return time.perf_counter(), time.thread_time(), int(os.pread(self._schedule, 64, 0).split()[1]) / 1e9
 
+    def _collect(self, phase: str, _: dict[str, int]) -> None:
+        """Python looks for garbage in whichever thread has made the last object."""
+        if threading.get_ident() != self._thread or self._open is None:
+            return
+        if phase == "start":
+            self._collecting_since = self._now()
+        else:
+            self._add(self._open, "garbage", _between(self._collecting_since, self._now()))
+
+    def _add(self, work: Work, kind: str, cost: Cost) -> None:
+        work.parts[kind] = work.parts.get(kind, NOTHING).plus(cost)
+
     def close(self) -> sqlite3.Connection:
         """Return the connection that it stood for."""
+        gc.callbacks.remove(self._collect)
         os.close(self._schedule)
         return self._connection
 

@@ -83,6 +83,8 @@ class Measure:
                 kind = "checkpoints" if work.checkpoint else "removals" if work.removes else "commits"
                 kinds.setdefault(kind, []).append(work)
             found += [f"  {kind}: {_costs(works)}" for kind, works in sorted(kinds.items())]
+        dearest = sorted(self.done, key=lambda work: -work.total.cpu)[:LONGEST]
+        found += [f"  took {_told(work.total)}{_garbage(work)}" for work in dearest]
         longest = sorted(self.waits, key=lambda wait: -wait.wall)[: LONGEST * CALLERS]
         return found + [f"  {self._why(wait)}" for wait in longest[::CALLERS]]
 
@@ -102,6 +104,11 @@ def _told(cost: Cost) -> str:
         f"{cost.wall * 1e3:.1f} (ours {cost.cpu * 1e3:.1f}, disk or lock {cost.elsewhere * 1e3:.1f}, "
         f"no processor {cost.starved * 1e3:.1f})"
     )
+
+
+def _garbage(work: Work) -> str:
+    cost = work.parts.get("garbage")
+    return "" if cost is None else f", of which {cost.cpu * 1e3:.1f} went for garbage"
 
 
 def _spread(values: list[float]) -> str:
