@@ -32,6 +32,8 @@ RATES: Final[Sequence[tuple[str, str]]] = (
     ("huey.rate@1", "(e) huey"),
     ("persist-queue.rate@1", "(e) persist-queue"),
 )
+SHARES: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+"""Of what a goal must reach: where the axis is marked."""
 OURS: Final = "#1f6f8b"
 OTHERS: Final = "#8a8a8a"
 MISSED: Final = "#c0504d"
@@ -60,6 +62,7 @@ def draw_rates(file: Path, book: Book) -> None:
     axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("a second: the median of all rounds, and their range")
     _save(figure, file)
 
@@ -77,7 +80,8 @@ def draw_goals(file: Path, verdicts: Sequence[Verdict]) -> None:
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [verdict.goal.title for verdict in rows])
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xticks(SHARES, [f"{share:g}" for share in SHARES])
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("of what it must (1); line: all rounds, mark: the aim")
     _save(figure, file)
 
