@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from driver.core.commands import ApproveData
 from driver.gateway.limits import GatewayLimits
@@ -216,8 +217,9 @@ class Company:
             found = await self._ctx.session.elicit_form(
                 about(wait), cast("dict[str, Any]", _SCHEMA), related_request_id=self._ctx.request_id
             )
-        except MCPError as error:
-            log.info("not_elicited", operation_id=wait.operation_id, error=str(error))
+        except (MCPError, ValidationError) as error:
+            # the call waits on: somebody else may decide, and what a client garbles is no decision
+            log.info("not_elicited", operation_id=wait.operation_id, error=type(error).__name__)
             return
         content = cast("JsonObject", dict(found.content or {}))
         await self._approvals.decide(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.system.agents import agent
 from tests.system.sandbox import Sandbox, sandbox
+from tests.system.test_gateway_approvals import SELF, waiting
 from tests.system.zygote import Zygote
 
 pytestmark = pytest.mark.anyio
@@ -119,9 +120,10 @@ class Liar:
         assert "refused" not in self.greet()
         self.handshake()
 
-    def handshake(self) -> None:
+    def handshake(self, **changes: Any) -> None:  # noqa: ANN401 - JSON
         """Open a session of the older era."""
-        assert "result" in self.ask('"method":"initialize","params":' + json.dumps(HANDSHAKE))
+        wanted = json.dumps({**HANDSHAKE, **changes})
+        assert "result" in self.ask(f'"method":"initialize","params":{wanted}')
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
     def ask(self, rest: str) -> dict[str, Any]:
@@ -355,3 +357,31 @@ async def test_a_relay_that_never_reads_is_not_read_any_further(zygote: Zygote) 
         assert await anyio.to_thread.run_sync(ask_without_reading) < FLOOD
         async with agent(made, "honest") as honest:
             assert (await honest.call("counter__count", n=1)).outcome == "succeeded"
+
+
+async def test_an_answer_of_a_user_that_nobody_can_read_decides_nothing(zygote: Zygote) -> None:
+    """The call waits on, until somebody decides; its client is told of that, and of no fault."""
+    async with sandbox(zygote, None, **SELF) as made:
+        await made.start().ready()
+
+        def garble() -> dict[str, Any]:
+            with liar(made) as one:
+                assert "refused" not in one.greet()
+                one.handshake(capabilities={"elicitation": {}})
+                params = '{"name":"counter__count","arguments":{"n":1}}'
+                one.write(f'{{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{params}}}'.encode())
+                question = one.read()
+                assert question["method"] == "elicitation/create"
+                garbled: dict[str, Any] = {
+                    "action": "accept",
+                    "content": {"decision": "approve", "reason": {"x": []}},
+                }
+                one.write(json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": garbled}).encode())
+                assert one.ask('"method":"ping"')["result"] == {}
+                operation = anyio.from_thread.run(waiting, made)
+                denied = {"decision": "deny", "reason": "not so"}
+                anyio.from_thread.run(made.post, f"/v1/operations/{operation}/approve", denied)
+                return one.read()
+
+        assert outcome(await anyio.to_thread.run_sync(garble)) == "denied"
+        assert made.effects() == []
