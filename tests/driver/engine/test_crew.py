@@ -1,5 +1,6 @@
 """driver.engine.crew: tasks that carry out one attempt after another."""
 
+import asyncio
 import weakref
 from collections.abc import Coroutine
 
@@ -13,17 +14,17 @@ pytestmark = pytest.mark.anyio
 
 
 class Attempts:
-    """Work that notes in which task it ran."""
+    """Work that notes in which task it ran, and keeps that: else a later one could have its address."""
 
     def __init__(self) -> None:
-        self.tasks: list[int] = []
+        self.tasks: list[asyncio.Task[None] | None] = []
         self.gate = anyio.Event()
 
     def __call__(self) -> Coroutine[None, None, None]:
         return self._run()
 
     async def _run(self) -> None:
-        self.tasks.append(anyio.get_current_task().id)
+        self.tasks.append(asyncio.current_task())
         await self.gate.wait()
 
 
