@@ -57,6 +57,8 @@ AFTER_A_FAILURE: Final = 250
 VISITED: Final = 0.06
 VISITED_NEAR: Final = 0.5
 """How often a step is looked at in a round, in general and where orders matter most."""
+EXPLORED_S_MIN: Final = 2.0
+"""Of each recording, however long it has taken to make them."""
 _DENSE: Final = frozenset({"sync", "rename", "link", "unlink", "open", "truncate", "said"})
 
 
@@ -92,9 +94,9 @@ class Job:
     control: str | None = None
 
     def until(self, end: float) -> float:
-        """When it is over, of a lane that ends at `end`."""
+        """When it is over, of a lane that ends at `end`; on a slow machine it has a moment behind that."""
         now = monotonic()
-        return min(end, now + (end - now) * WORKERS / self.left)
+        return max(now + EXPLORED_S_MIN, min(end, now + (end - now) * WORKERS / self.left))
 
 
 def run(seed: int, seconds: float, target: int) -> Report:

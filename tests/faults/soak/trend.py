@@ -13,8 +13,7 @@ memory       6 MB and a tenth: an allocator keeps what it once needed, in arenas
              bytes in one of 45
 processes    2: a server that was killed may not have been needed again yet
 -wal         4 MB: what the daemon lets it grow to before it checkpoints
-journal      4 MB and a half: pruning goes in steps, behind all else, and freed pages are used again before
-             new ones; lives that end early on a busy machine leave it to those behind them
+journal      2 MB and a half: pruning goes in steps, and freed pages are used again before new ones
 files        2, and records of programs 4: one that is being made
 """
 
@@ -46,7 +45,7 @@ SLACKS: Final[Mapping[str, Slack]] = {
     "memory_kb": Slack(more=6_144, share=0.1),
     "processes": Slack(more=2),
     "wal_kb": Slack(more=4_096),
-    "journal_kb": Slack(more=4_096, share=0.5),
+    "journal_kb": Slack(more=2_048, share=0.5),
     "files": Slack(more=2),
     "records": Slack(more=4),
 }
