@@ -14,7 +14,7 @@ FRAMEWORKS := .frameworks/langgraph/.installed .frameworks/pydantic-ai/.installe
 PYTEST_ARGS ?= -n 2 --dist loadgroup
 FAULTS_ARGS ?=
 
-.PHONY: help .venv peers frameworks certificates demo test lanes faults faults-full cover check ruff arrows mypy pyright format bench bench-short schema clean
+.PHONY: help .venv peers frameworks certificates demo test lanes faults faults-full cover check ruff arrows mypy pyright format bench bench-short schema reference clean
 
 help: ## show this list
 	@grep -hE '^[.a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([.a-z-]+):.*## /\1\t/' | expand -t 12
@@ -97,6 +97,10 @@ schema: $(STAMP) ## write docs/protocol.schema.json, and the tables of docs/prot
 	$(BIN)/python -m driver.core.schema > docs/protocol.schema.json
 	$(BIN)/python -m driver.core.schema page < docs/protocol.md > docs/protocol.md.new
 	mv docs/protocol.md.new docs/protocol.md
+
+reference: $(STAMP) ## write the references in docs/cli.md and docs/configuration.md, from the commands and the models
+	$(BIN)/python -m tests.cli_reference
+	$(BIN)/python -m tests.config_reference
 
 clean: ## remove the virtual environment, what npm fetched, caches and build results
 	rm -rf .venv .frameworks tests/peers/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .coverage* htmlcov dist build

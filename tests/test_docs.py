@@ -5,127 +5,85 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import pytest
 from jsonschema import Draft202012Validator
-from pydantic.fields import FieldInfo
 
 from driver.config.load import parse
-from driver.config.models import Config
-from driver.config.providers import (
-    CommandProviderTable,
-    CommandToolTable,
-    CommonProviderTable,
-    CompensateTable,
-    HttpProviderTable,
-    HttpToolTable,
-    McpProviderTable,
-    ProbeTable,
-    ToolTable,
-)
+from driver.config.models import Config, LogTable
 from driver.config.table import Table
 from store.errors import OpenRefused
 from store.folder import entered
 from supervisor.prompt import ANSWER_SCHEMA
-from tests import cli_reference
+from tests import cli_reference, config_reference
 from tests.faults.page import lanes, placed
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
-NONE: Final = "\N{EN DASH}"
 PAGES: Final = sorted((*ROOT.glob("*.md"), *DOCS.rglob("*.md")))
 
 
 # --- configuration.md
 
 
-def _models() -> Mapping[str, type[Table]]:
-    found = {f"[{name}]": model for name, field in Config.model_fields.items() if (model := _table(field))}
-    return {
-        **found,
-        "[providers.NAME]": McpProviderTable,
-        "[providers.NAME.tools.TOOL]": ToolTable,
-        "[providers.NAME.tools.TOOL.probe]": ProbeTable,
-        "[providers.NAME.tools.TOOL.compensate]": CompensateTable,
-    }
+CONFIGURATION: Final = DOCS / "configuration.md"
 
 
-KINDS: Final[Mapping[str, tuple[type[Table], type[Table]]]] = {
-    "[providers.NAME]` of kind `http": (HttpProviderTable, CommonProviderTable),
-    "[providers.NAME.tools.TOOL]` of kind `http": (HttpToolTable, ToolTable),
-    "[providers.NAME]` of kind `command": (CommandProviderTable, CommonProviderTable),
-    "[providers.NAME.tools.TOOL]` of kind `command": (CommandToolTable, ToolTable),
-}
-"""For each section about a kind of provider: its model, and the one whose keys stand elsewhere."""
-SHARED: Final = {"kind", "tools"}
-"""What each kind has of its own, and what means the same everywhere."""
+def test_the_configuration_reference_is_what_the_models_say() -> None:
+    """Each table and each key stands in configuration.md as the models have it, and nothing else does."""
+    page = CONFIGURATION.read_text()
+    assert config_reference.written(page) == page, "run: make reference"
 
 
-def _table(field: FieldInfo) -> type[Table] | None:
-    """The model of a field that is a table, whether it is optional or not."""
-    candidates = (field.annotation, *getattr(field.annotation, "__args__", ()))
-    return next((item for item in candidates if isinstance(item, type) and issubclass(item, Table)), None)
+@pytest.mark.parametrize(
+    ("true", "wrong"),
+    [
+        ("## `[log]`", "## `[logs]`"),
+        ("| `drain_s` |", "| `drain` |"),
+        ("| `64` | Operations that execute", "| `65` | Operations that execute"),
+        ("| a whole number of bytes from 1,024 |", "| a whole number from 1 |"),
+        ("The least severe lines", "The most severe lines"),
+        ("What is written to standard error", "What is written to a file"),
+    ],
+)
+def test_whatever_the_page_says_otherwise_than_the_models_is_found(true: str, wrong: str) -> None:
+    """The control: a heading, a key, a default, a range, a meaning, an introduction is another one."""
+    page = CONFIGURATION.read_text()
+    assert page.count(true) == 1
+    assert config_reference.written(page.replace(true, wrong)) == page
 
 
-MODELS: Final = _models()
+def test_whatever_the_models_say_otherwise_than_the_page_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: a default is another one, a key is gone; and a key without its meaning is refused."""
+    page = CONFIGURATION.read_text()
+    with monkeypatch.context() as changed:
+        changed.setattr(LogTable.model_fields["level"], "default", "debug")
+        assert config_reference.written(page) != page
+    with monkeypatch.context() as changed:
+        changed.delitem(LogTable.__annotations__, "level")
+        assert config_reference.written(page) != page
+    monkeypatch.setitem(LogTable.__annotations__, "colour", bool)
+    with pytest.raises(AssertionError, match="say below it what it means"):
+        config_reference.written(page)
 
 
-def _rows(page: str, heading: str) -> dict[str, tuple[str, str]]:
-    """The rows of the table below a heading: the first column without its marks, and the two that follow."""
-    section = re.split(r"^## ", page, flags=re.MULTILINE)
-    text = next(part for part in section if part.startswith(f"`{heading}`\n"))
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+) \|$", text, flags=re.MULTILINE)
-    return {key: (default, meaning) for key, default, meaning in rows}
-
-
-def _default(field: FieldInfo) -> str:
-    """A key's default as the page writes it."""
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    if value is None:
-        return NONE
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    if isinstance(value, str | Path):
-        return f'`"{value}"`'
-    if isinstance(value, tuple | dict):
-        items = ", ".join(map(str, cast("tuple[object, ...]", value)))
-        return "`{}`" if isinstance(value, dict) else f"`[{items}]`"
-    return f"`{value:.0f}`"
-
-
-@pytest.mark.parametrize("heading", MODELS)
-def test_every_key_stands_in_the_reference_with_its_default(heading: str) -> None:
-    """Each table of configuration.md has exactly the keys of its model, with their true defaults."""
-    found = _rows((DOCS / "configuration.md").read_text(), heading)
-    expected = {field.alias or name: _default(field) for name, field in MODELS[heading].model_fields.items()}
-    if heading == "[driver]":
-        expected["id"] = "the host name"
-    assert {key: default for key, (default, _) in found.items()} == expected
-
-
-@pytest.mark.parametrize("heading", KINDS)
-def test_every_key_of_a_kind_stands_in_its_section_with_its_default(heading: str) -> None:
-    """What a kind of provider has beside the keys of all of them is described where the kind is."""
-    model, common = KINDS[heading]
-    found = _rows((DOCS / "configuration.md").read_text(), heading)
-    own = {name: field for name, field in model.model_fields.items() if name not in common.model_fields}
-    expected = {field.alias or name: _default(field) for name, field in own.items() if name not in SHARED}
-    assert {key: default for key, (default, _) in found.items()} == expected
-
-
-def section_of(page: str, heading: str) -> str:
-    """The text between a heading and its table."""
-    return page.partition(f"## `{heading}`")[2].partition("\n| ")[0]
+def test_every_model_of_the_configuration_has_a_place_on_the_page() -> None:
+    """No kind of table can be added that the reference does not show; a page without its place is refused."""
+    models = {Table}
+    while (wider := models | {sub for model in models for sub in model.__subclasses__()}) != models:
+        models = wider
+    shown = {model for section in config_reference.sections() for model in section.models}
+    assert {model for model in models if model.__module__.startswith("driver.")} - {Table, Config} == shown
+    page = CONFIGURATION.read_text().replace("<!-- /`[log]` -->\n", "")
+    with pytest.raises(AssertionError, match="a place too few"):
+        config_reference.written(page)
 
 
 def test_every_example_of_the_reference_is_valid() -> None:
     """What somebody copies from configuration.md starts."""
-    page = (DOCS / "configuration.md").read_text()
+    page = CONFIGURATION.read_text()
     examples = re.findall(r"^```toml\n(.+?)^```", page, flags=re.MULTILINE | re.DOTALL)
     assert len(examples) > 1
     for text in examples:

@@ -1,6 +1,6 @@
 """The kinds of values that keys of the configuration have, each with a check that says what is allowed.
 
-Part of `driver.config`; imports `driver.core.contracts` and `driver.core.expressions`.
+Part of `driver.config`; imports the names and limits of `driver.core`, and its expressions.
 
 Each check raises pydantic's error of type `WANTED`, whose text completes "allowed: ...". No check repeats the
 value: what was found is written by `driver.config.load`, which knows which values may be shown.
@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from driver.core.contracts import InvalidKeyCarrier, parse_key_carrier
 from driver.core.expressions import Expression, ExpressionError
+from driver.core.fields import TEXT_MAX
 from driver.core.headers import METHODS, wrong_name, wrong_value
 
 WANTED: Final = "wanted"
@@ -62,8 +63,8 @@ def _number(*, above: float, maximum: float, unit: str, or_zero: bool = False) -
     return check
 
 
-def _integer(minimum: int, maximum: int = INTEGER_MAX) -> Callable[[object], int]:
-    allowed = f"a whole number from {minimum:,}"
+def _integer(minimum: int, maximum: int = INTEGER_MAX, unit: str = "") -> Callable[[object], int]:
+    allowed = f"a whole number{f' of {unit}' if unit else ''} from {minimum:,}"
     if maximum != INTEGER_MAX:
         allowed += f" to {maximum:,}"
 
@@ -85,6 +86,15 @@ def _printable(value: object, allowed: str) -> str:
 
 def _text(value: object) -> str:
     return _printable(value, f"a string of 1 to {TEXT_CHARS_MAX:,} characters")
+
+
+def _driver_id(value: object) -> str:
+    """The `driver_id` of `hello` is a name of the protocol: a plane refuses a longer one."""
+    allowed = f"a string of 1 to {TEXT_MAX:,} characters"
+    text = _printable(value, allowed)
+    if len(text) > TEXT_MAX:
+        raise wanted(allowed)
+    return text
 
 
 def _argument(value: object) -> str:
@@ -296,11 +306,12 @@ DurationOrZero = Annotated[
 ]
 Days = Annotated[float, BeforeValidator(_number(above=0, maximum=DAYS_MAX, unit="days"))]
 Count = Annotated[int, BeforeValidator(_integer(1))]
-ByteCount = Annotated[int, BeforeValidator(_integer(1))]
-FrameBytes = Annotated[int, BeforeValidator(_integer(FRAME_BYTES_MIN))]
+ByteCount = Annotated[int, BeforeValidator(_integer(1, unit="bytes"))]
+FrameBytes = Annotated[int, BeforeValidator(_integer(FRAME_BYTES_MIN, unit="bytes"))]
 ExitCode = Annotated[int, BeforeValidator(_integer(0, 255))]
 HttpStatus = Annotated[int, BeforeValidator(_integer(100, 599))]
 Text = Annotated[str, BeforeValidator(_text)]
+DriverId = Annotated[str, BeforeValidator(_driver_id)]
 Argument = Annotated[str, BeforeValidator(_argument)]
 Variable = Annotated[str, BeforeValidator(_variable)]
 FilePath = Annotated[Path, BeforeValidator(_path)]
