@@ -63,9 +63,9 @@ class Person:
         tools = self._only or rng.sample(WRITES, rng.randint(1, 4))
         burst = rng.random() < 0.3
         if self._delegates is not None:
-            frame = {"command_id": HANDED, "run_id": "run-3", "kind": "tool.call"}
-            frame |= {"data": {"tool": f"tools/{HANDED}", "arguments": {"n": -1}}}
-            self._later(self._delegates.uniform(0.0, 10.0), self._plane.give, frame)
+            data = {"tool": f"tools/{HANDED}", "arguments": {"n": -1}}
+            handed = {"command_id": HANDED, "run_id": "run-3", "kind": "tool.call", "data": data}
+            self._later(self._delegates.uniform(0.0, 10.0), self._plane.give, handed)
         for number in range(rng.choice((1, 1, 2, 2, 3, 4, 6))):
             twin = rng.choice(self._calls) if self._calls and rng.random() < 0.3 else None
             tool = rng.choice(tools) if rng.random() < 0.95 else rng.choice(("read", "nothing"))
