@@ -17,6 +17,7 @@ file. Such a frame is believed only if its checksum follows from that of the fra
 
 import os
 import struct
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -130,26 +131,40 @@ class Filling:
     Asked by the journal's owner after its commits. The file does not shrink when SQLite begins anew at its
     head, under other salts: what carries the salts of the header was written since. The count is exact,
     unless a transaction was rolled back after its pages had spilled: then it is too high until the next one.
+
+    It is opened with the first look and stays open until `close`: a process that is out of descriptors later
+    goes on committing. Who forgets a `Filling` has closed it.
     """
 
     def __init__(self, path: Path, page_bytes: int) -> None:
         self._path: Final = path
         self._frame_bytes: Final = FRAME.size + page_bytes
+        self._file: int | None = None
+        self._release: weakref.finalize[[int], Filling] | None = None
         self._salts = b""
         self._frames = 0
 
     def look(self) -> tuple[int, int]:
         """Return the number of frames, and how long the file is. Costs few short reads. Raises OSError."""
-        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            salts = os.pread(file, _SALT_BYTES, _SALTS_AT)
-            if salts != self._salts:
-                self._salts, self._frames = salts, 0
-            if salts:
-                self._frames = self._last(file, self._frames)
-            return self._frames, os.fstat(file).st_size
-        finally:
-            os.close(file)
+        file = self._opened()
+        salts = os.pread(file, _SALT_BYTES, _SALTS_AT)
+        if salts != self._salts:
+            self._salts, self._frames = salts, 0
+        if salts:
+            self._frames = self._last(file, self._frames)
+        return self._frames, os.fstat(file).st_size
+
+    def close(self) -> None:
+        """Give the descriptor back; a later look would open the file again."""
+        if self._release is not None:
+            self._release()
+        self._file = self._release = None
+
+    def _opened(self) -> int:
+        if self._file is None:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._release = weakref.finalize(self, os.close, self._file)
+        return self._file
 
     def _last(self, file: int, valid: int) -> int:
         """Return the last valid frame, behind one that is: in strides that double, then halve."""

@@ -215,6 +215,8 @@ class Writer:
         return _Units(outcomes, events, wrote, now)
 
     def _after_commit(self) -> None:
+        # whatever fails from here on, this commit stands in the `-wal` alone: see `give_up`
+        self._wal_pages = max(self._wal_pages, 1)
         self._boundary("journal.after_commit")
         self._committed_bytes = self._page_bytes()
         self._wal_pages, self._wal_bytes = self._filling.look()
@@ -289,6 +291,7 @@ class Writer:
             self.commit(())
         self._check_files()
         self._empty_wal()
+        self._filling.close()
 
     def _empty_wal(self) -> None:
         """Bring everything into the file, and cut the `-wal` to nothing.
@@ -314,6 +317,7 @@ class Writer:
         behind and call that a loss; where it cannot be removed, or a commit stands in the `-wal` alone, it
         stays.
         """
+        self._filling.close()
         if self._marked and not self._wal_pages:
             with suppress(OSError):
                 unlink_durably(self._unclean)

@@ -158,6 +158,7 @@ class Probe:
         """Return the connection that it stood for."""
         gc.callbacks.remove(self._collect)
         os.close(self._schedule)
+        self._filling.close()
         return self._connection
 
 

@@ -3,7 +3,7 @@
 import random
 import sqlite3
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -63,3 +63,28 @@ def test_a_transaction_that_was_undone_counts_at_most_until_the_next_one(
     copied(connection)
     connection.execute("INSERT INTO t (b) VALUES (zeroblob(10))")
     assert filling.look()[0] == copied(connection)
+
+
+def test_its_descriptor_ends_with_it(connection: sqlite3.Connection, tmp_path: Path) -> None:
+    """Closed, or forgotten by whoever had no time to; and one look needs no more than another."""
+    connection.execute("INSERT INTO t (b) VALUES (zeroblob(10))")
+    wal = tmp_path / "file.db-wal"
+    at_first = descriptors(wal)
+    for close in (True, False):
+        filling = Filling(wal, PAGE_BYTES)
+        for _ in range(3):
+            filling.look()
+            assert descriptors(wal) == at_first + 1
+        if close:
+            filling.close()
+        del filling
+        assert descriptors(wal) == at_first
+
+
+def descriptors(path: Path) -> int:
+    """How many this process has of a file."""
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # that of the list itself, and what others close meanwhile
+            found += each.readlink() == path
+    return found

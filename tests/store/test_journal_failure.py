@@ -125,6 +125,42 @@ async def test_a_failure_right_after_a_checkpoint_leaves_a_journal_that_opens(
         assert await journal.read(lambda view: view.last_seq) == 2
 
 
+async def test_a_commit_after_which_the_wal_cannot_be_read_leaves_the_mark(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in the `-wal` alone, though all before it was copied: whoever loses the `-wal` is told."""
+
+    def fail(_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken, pytest.raises(JournalFailed, match="Input/output"):
+        async with opened() as journal:
+            broken.setattr("store.writer.CHECKPOINT_PAGES", 0)
+            await journal.transact(record)
+            await journal.read(lambda view: view.last_seq)  # it comes after the checkpoint
+            broken.setattr("store.wal.Filling.look", fail)
+            await journal.transact(record)
+    assert files.unclean_mark(settings.state_dir / files.FIRST).exists()
+    async with opened() as journal:
+        assert await journal.read(lambda view: view.last_seq) == 2
+
+
+async def test_a_process_without_descriptors_goes_on_committing(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files of the journal are open: a crowd that takes every other descriptor does not end it."""
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with opened() as journal:
+        await journal.transact(record)
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "open", fail)
+            await journal.transact(record)
+        assert await journal.read(lambda view: view.last_seq) == 2
+
+
 async def test_a_failure_of_the_owner_itself_is_a_failure_of_the_journal(opened: Open) -> None:
     """A bug in a listener or a boundary cannot leave callers waiting for ever."""
 
