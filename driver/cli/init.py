@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import click
@@ -179,15 +179,18 @@ def _surroundings(document: Document) -> Surroundings:
     )
 
 
+_ENV_FILE_HINT: Final = "name one that is there, or leave the server out with --skip NAME"
+
+
 def _variables(document: Document, around: Surroundings, skipped: frozenset[str]) -> Mapping[str, str]:
     """Return the texts of the files of variables that servers name. Raises `SourceInvalid`."""
     texts: dict[str, str] = {}
     problems: list[Problem] = []
-    for named, path in planning.env_files(document, around, skipped).items():
+    for named, file in planning.env_files(document, around, skipped).items():
         try:
-            texts[named] = read_source(path)
+            texts[named] = read_source(file.path, _ENV_FILE_HINT)
         except ImportRefused as error:
-            problems.append(Problem(table=(), key="envFile", message=str(error)))
+            problems.append(Problem(table=file.place, key="envFile", message=str(error)))
     if problems:
         raise SourceInvalid(document.path, problems)
     return texts

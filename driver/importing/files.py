@@ -20,15 +20,15 @@ SOURCE_BYTES_MAX: Final = 4_194_304
 """Some clients keep much beside their servers; nobody keeps this much."""
 
 
-def read_source(path: Path) -> str:
-    """Return the text of the file at `path`. Blocks. Raises `SourceUnreadable`."""
+def read_source(path: Path, hint: str = "name yours with --from FILE") -> str:
+    """Return the text of the file at `path`. Blocks. Raises `SourceUnreadable`: `hint` says what to do."""
     try:
         with path.open("rb") as file:
             content = file.read(SOURCE_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise SourceUnreadable(path, "there is no such file; name yours with --from FILE") from None
+        raise SourceUnreadable(path, f"there is no such file; {hint}") from None
     except IsADirectoryError:
-        raise SourceUnreadable(path, "is a folder; name the client's file in it with --from FILE") from None
+        raise SourceUnreadable(path, f"is a folder, and no file; {hint}") from None
     except (OSError, ValueError) as error:
         raise SourceUnreadable(path, f"cannot be read: {error}") from error
     if len(content) > SOURCE_BYTES_MAX:

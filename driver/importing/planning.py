@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from driver.config.errors import Problem
+from driver.config.errors import Problem, TablePath
 from driver.core.headers import wrong_name, wrong_value
 from driver.importing.dotenv import read_variables
 from driver.importing.entries import Server, read_server
@@ -80,16 +80,25 @@ class Plan:
         return {server.name: server.provider for server in self.servers if server.provider is not None}
 
 
-def env_files(document: Document, around: Surroundings, skipped: frozenset[str]) -> Mapping[str, Path]:
+@dataclass(frozen=True, slots=True)
+class EnvFile:
+    """A file of variables, and the first server that names it."""
+
+    place: TablePath
+    path: Path
+
+
+def env_files(document: Document, around: Surroundings, skipped: frozenset[str]) -> Mapping[str, EnvFile]:
     """Return the files of variables that enabled servers name, by how the document writes them."""
-    found: dict[str, Path] = {}
+    found: dict[str, EnvFile] = {}
     for raw in document.servers:
         if raw.name in skipped:
             continue
         server = read_server(raw)
         if isinstance(server, Server) and server.enabled and server.env_file is not None:
             text = expand(server.env_file, around, {}).text
-            found[server.env_file] = around.folder / _home(text, around)
+            path = around.folder / _home(text, around)
+            found.setdefault(server.env_file, EnvFile(raw.place, path))
     return found
 
 

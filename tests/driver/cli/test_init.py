@@ -173,10 +173,12 @@ def test_a_file_with_mistakes_writes_nothing_and_names_all(tmp_path: Path) -> No
 
 
 def test_a_file_of_variables_that_is_missing_is_a_mistake(tmp_path: Path) -> None:
-    """A server would start without what it needs."""
+    """A server would start without what it needs; which one it is, and what to do, is said."""
     done = init(tmp_path, {"a": {"command": "x", "envFile": "${workspaceFolder}/none.env"}})
     assert done.returncode == 2
-    assert "none.env: there is no such file" in done.stderr
+    assert "[mcpServers.a] envFile: " in done.stderr
+    assert "none.env: there is no such file; name one that is there" in done.stderr
+    assert "--skip" in done.stderr
 
 
 def test_what_the_client_would_ask_for_comes_from_the_environment(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def planned(
         inputs=document.inputs,
     )
     named = env_files(document, around, skipped)
-    texts = {name: file.read_text() for name, file in named.items() if file.is_file()}
+    texts = {name: file.path.read_text() for name, file in named.items() if file.path.is_file()}
     return plan(document, around, texts, skipped)
 
 
