@@ -32,6 +32,7 @@ from driver.gateway.calls import Calls, Delivered
 from driver.gateway.errors import AddressUnusable
 from driver.gateway.front import Context, Front
 from driver.gateway.limits import GatewayLimits
+from driver.gateway.patience import Patience
 from driver.gateway.runs import Speaker
 from driver.gateway.sockets import RESUMES_MAX
 from store.records import CommandId, RunId
@@ -222,6 +223,7 @@ def turn_of(ctx: Context) -> HttpTurn:
 def _config(app: Callable[[Scope, Receive, Send], Awaitable[None]], limits: GatewayLimits) -> Config:
     return Config(
         app,
+        http=Patience,
         ws="none",
         loop="none",
         lifespan="off",

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
@@ -103,6 +104,36 @@ async def test_a_session_is_told_over_http_that_lists_change(zygote: Zygote) -> 
             await one.call("changing__grow")
             with anyio.fail_after(60):
                 await changed.wait()
+
+
+@pytest.mark.lane
+async def test_connections_that_ask_nothing_end(zygote: Zygote) -> None:
+    """No token is needed for them: they leave room for those that have one."""
+    async with sandbox(zygote, None) as made:
+        port = listening(made)
+        await made.start().ready()
+        async with anyio.create_task_group() as tasks:
+            for number in range(SILENT):
+                tasks.start_soon(say_and_wait_for_the_end, port, BEGINNINGS[number % len(BEGINNINGS)])
+        async with http_agent(port, SECRET) as one:
+            assert (await one.call("counter__count", n=1)).outcome == "succeeded"
+
+
+async def say_and_wait_for_the_end(port: int, data: bytes) -> None:
+    """Connect, say the beginning of a request, and return once the other end has hung up."""
+    with anyio.fail_after(120):
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            if data:
+                await stream.send(data)
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                while True:
+                    await stream.receive()
+
+
+SILENT: Final = 300
+"""More connections than the gateway may have at once."""
+_REFUSED: Final = b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n"
+BEGINNINGS: Final = (b"", b"POST /mcp HTTP/1.1\r\nHo", _REFUSED, _REFUSED + b"POST /m")
 
 
 async def test_an_answer_that_nobody_heard_guards_its_call(zygote: Zygote) -> None:
