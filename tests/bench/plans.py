@@ -42,13 +42,13 @@ WHOLE: Final = Plan(
 )
 SHORT: Final = Plan(
     rounds=5,
-    seconds=0.25,
+    seconds=0.2,
     operations=256,
     peers=False,
     stall_rounds=3,
     stall_s=0.6,
     memory_calls=10_000,
-    memory_s=4.0,
+    memory_s=3.0,
     backlog_events=60_000,
     few=1_000,
     many=10_000,
