@@ -28,8 +28,6 @@ REPLAYED: Final = OURS + "replayed"
 CODE: Final = OURS + "code"
 """Beside `refused`: which of the reasons."""
 
-_REFUSED: Final = frozenset({"draining", "fenced", "overloaded", "no_room", "conflict"})
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:

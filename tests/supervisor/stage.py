@@ -43,7 +43,7 @@ from store.view import View
 from supervisor.loop import Supervisor
 from supervisor.models.model import Judged, Model
 from supervisor.triage import Outside, Settings
-from supervisor.verdict import Answer, Word, parse
+from supervisor.verdict import Answer, Word
 from supervisor.wall import Wall
 
 RUN = RunId("run-1")
@@ -110,11 +110,6 @@ def all_of_them(effect: Effect) -> Callable[[Wall], Judged]:
         return Judged(answer, "answered")
 
     return says
-
-
-def answering(text: str) -> Callable[[Wall], Judged]:
-    """What a chat model says that writes `text`."""
-    return lambda wall: Judged(parse(text), "answered")
 
 
 def lost(
