@@ -3,11 +3,13 @@
 `python -m tests.driver.engine.stalls OPERATIONS SECONDS` prints it for a journal of so many settled calls.
 """
 
+import gc
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -161,6 +163,17 @@ def _erase(tx: Transaction, run: RunId, so_far: RunErasure) -> tuple[RunErasure,
 # ------------------------------------------------------------ the run
 
 
+@contextmanager
+def _as_in_the_daemon() -> Generator[None]:
+    """Leave what the program is made of out of each look for garbage, as `driver.daemon` does."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 class _Callers:
     """Record calls, one after the other each, and note what they wait."""
 
@@ -234,7 +247,8 @@ async def _main(operations: int, seconds: float) -> None:
         folder = Path(name)
         await filled(folder, operations)
         others: dict[str, Beside] = {"pruning": pruned, "erasing": Erased()}
-        measure = await measured(folder, others, is_enough=lasts(seconds))
+        with _as_in_the_daemon():
+            measure = await measured(folder, others, is_enough=lasts(seconds))
     sys.stdout.write("\n".join([*measure.lines(), ""]))
 
 
