@@ -7,7 +7,8 @@ Theory of operation
 What is pruned together is a **command with all that belongs to it**: for a call, its operation and every
 event of that. It goes when the table of states (docs/design: `lifecycle.is_erasable`) allows it, when its
 newest event is older than `retention`, when the plane has acknowledged that event, and when nothing that is
-kept depends on it: its parent operation, the operation that it compensates, a dead letter among its events.
+kept depends on it: its parent operation, the operation that it compensates, a dead letter among its events,
+an open command that is about it (`store.wanted`).
 A supervisor's word is kept for `retention_unknown`. The newest event of the journal always stays.
 
 Three things are left behind, each under a digest of its own, because no event repeats them:
@@ -43,6 +44,7 @@ from store.projection import standing_of
 from store.records import COMPENSATION_PREFIX, TOOL_CALL, OperationId, Timestamp, timestamp
 from store.tables import OperationRow, Row, find_operation
 from store.transaction import Transaction
+from store.wanted import Wanted, wanted
 
 LOOKED_AT: Final = 64
 """Rows that a step looks at before it looks at the clock again."""
@@ -127,6 +129,8 @@ class Retention:
         self._after: tuple[int, int] = (0, 0)
         self._forgotten: deque[int] = deque()
         """Runs of which nothing may be left."""
+        self._wanted: Wanted | None = None
+        """As of this step, once it was asked for."""
 
     def step(self, tx: Transaction) -> Step:
         """Go on with the pass for some milliseconds; the step after a finished one begins the next pass.
@@ -138,6 +142,7 @@ class Retention:
             return Step(finished=True)
         if debt(tx.ledger).demanded:
             return Step()
+        self._wanted = None
         with tx.ledger.pace.step() as budget:
             tally = _Tally(budget)
             finished = self._go_on(tx, tally)
@@ -239,7 +244,7 @@ class Retention:
         ledger = tx.ledger
         if kind == TOOL_CALL and accepted_seq is not None:
             operation = find_operation(ledger, target)
-            if operation is None or not self._is_over(tx, operation):
+            if operation is None or not self._is_over(tx, operation) or self._is_wanted(tx, operation):
                 return None
             if stale := gaps.replaced(ledger, operation, cutoff):
                 return _Pruning((), operation, stale, gaps.weight(ledger, stale))
@@ -259,6 +264,11 @@ class Retention:
             return None  # something about the operation is still to be answered
         going = tuple(event[0] for event in events)
         return _Pruning(commands, operation, going, gaps.weight(ledger, going))
+
+    def _is_wanted(self, tx: Transaction, row: OperationRow) -> bool:
+        if self._wanted is None:
+            self._wanted = wanted(tx.ledger)
+        return self._wanted.has(row)
 
     def _is_over(self, tx: Transaction, row: OperationRow) -> bool:
         record, standing = row.record, standing_of(row.record)

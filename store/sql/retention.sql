@@ -4,6 +4,10 @@
 SELECT c.id, c.command_id, c.operation_id, c.accepted_at, c.accepted_seq, c.receipt_seq, c.kind
 FROM commands AS c WHERE c.id > ? ORDER BY c.id LIMIT ?;
 
+-- name: open_errands
+SELECT accepted_seq, run FROM commands
+WHERE receipt_seq IS NULL AND accepted_seq > 0 AND kind <> 'tool.call' ORDER BY accepted_seq;
+
 -- name: command_to_bury
 SELECT command_id, run, receipt_kind, receipt_seq, content_digest, operation_id FROM commands WHERE id = ?;
 

@@ -64,6 +64,7 @@ def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: st
         ("unsettled", "operations_unsettled_since"),
         ("open_operations", "operations_open"),
         ("open_commands", "commands_open"),
+        ("open_errands", "commands_open"),
         ("open_commands_of_run", "commands_open_of_run"),
         ("twins_guarding", "operations_guarding"),
         ("twins_alike", "operations_alike"),

@@ -22,6 +22,7 @@ from store.records import (
     CommandId,
     Digest,
     JournalId,
+    JsonValue,
     OperationFilter,
     OperationId,
     RunId,
@@ -205,6 +206,25 @@ async def test_other_commands_and_loose_events_go_too(opened: Open, clock: Clock
         assert (step.commands, step.events) == (2, 4)
         events = await journal.read(lambda view: view.events(0, 100, 1_000_000))
         assert [event.kind for event in events] == ["command.accepted", "driver.started"]
+        assert await is_sound(journal)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["its operation", "its run"])
+async def test_what_an_open_command_is_about_stays(opened: Open, clock: Clock, *, named: bool) -> None:
+    """Another attempt that has not begun is the open command and nothing else: it needs its operation."""
+    data: dict[str, JsonValue] = {"operation_id": operation_id(1)} if named else {}
+    kind = "operation.retry" if named else "run.compensate"
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), failed(1, effect=Effect.NONE)))
+        await journal.transact(recording(accepted(2, run="run-2"), started(2), failed(2, effect=Effect.NONE)))
+        await acknowledge(journal)
+        clock.now += timedelta(days=31)
+        await journal.transact(recording(accepted_command(3, kind, data)))
+        await aged(journal, clock, days=0)
+        assert await kept(journal) == [operation_id(1)]
+        await journal.transact(recording(completed(3)))
+        await aged(journal, clock)
+        assert await kept(journal) == []
         assert await is_sound(journal)
 
 
