@@ -119,7 +119,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def _note(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.unhandled.append(f"{context.get('message')}: {context.get('exception')!r}")
+        exception: BaseException | None = context.get("exception")
+        if exception is not None and isinstance(exception.__cause__, GeneratorExit):
+            return  # a dead process is unwound, which no kernel would do: nobody is there to catch it
+        self.unhandled.append(f"{context.get('message')}: {exception!r}")
 
     def _write_to_self(self) -> None:
         """Nobody sleeps, so nobody is to be woken."""
