@@ -31,7 +31,6 @@ from store.events import (
     OperationUnknown,
 )
 from store.lifecycle import (
-    ENDED,
     MOVES,
     Effect,
     Evidence,
@@ -43,6 +42,7 @@ from store.lifecycle import (
     guards,
     is_erasable,
     is_listed,
+    is_settled,
     judge,
 )
 from store.records import (
@@ -222,16 +222,16 @@ def judged(
         judgement=judge(known, changes.get("attempt_count", operation.attempt_count)),
         error_means=changes.get("error_means", operation.error_means),
     )
-    judgement, listed = standing.judgement, is_listed(standing)
+    judgement = standing.judgement
     now = {
         **changes,
         "effect": judgement.effect,
         "effect_by": judgement.by,
         "best_effort": judgement.best_effort,
-        "settled": standing.state in ENDED and not listed,
+        "settled": is_settled(standing),
         "guards": guards(standing),
     }
-    return changed(operation, now), listed
+    return changed(operation, now), is_listed(standing)
 
 
 def erasable(operation: OperationRecord) -> bool:
