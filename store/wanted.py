@@ -1,4 +1,4 @@
-"""What open commands still want of operations that have ended: these stay, however old they are.
+"""Which operation a command is about that is no call, and what open ones still want: that stays, however old.
 
 Part of `store`; imports its own modules. Runs in the owner's thread, within the open transaction.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from store import pieces
 from store.head import Ledger
-from store.records import JsonObject
+from store.records import JsonObject, OperationId
 from store.tables import OperationRow
 
 
@@ -16,7 +16,7 @@ from store.tables import OperationRow
 class Wanted:
     """Operations that are named, and rowids of runs of which each operation may be meant."""
 
-    operations: frozenset[str]
+    operations: frozenset[OperationId]
     runs: frozenset[int]
 
     def has(self, row: OperationRow) -> bool:
@@ -30,10 +30,10 @@ def wanted(ledger: Ledger) -> Wanted:
     Another attempt, a probe or a compensation is asked for by an open command and nothing else, until it has
     begun: without its operation it could be neither carried out nor answered.
     """
-    operations: set[str] = set()
+    operations: set[OperationId] = set()
     runs: set[int] = set()
     for seq, run in ledger.execute("open_errands").fetchall():
-        named = _named(pieces.payload(ledger, seq))
+        named = operation_named(pieces.payload(ledger, seq))
         if named is not None:
             operations.add(named)
         elif run is not None:
@@ -41,9 +41,10 @@ def wanted(ledger: Ledger) -> Wanted:
     return Wanted(frozenset(operations), frozenset(runs))
 
 
-def _named(payload: bytes | None) -> str | None:
+def operation_named(payload: bytes | None) -> OperationId | None:
+    """Return the operation that a command's `data` names; None where it names none, or is not kept."""
     if payload is None:
         return None
     data: JsonObject = json.loads(payload)
     named = data.get("operation_id")
-    return named if isinstance(named, str) else None
+    return OperationId(named) if isinstance(named, str) else None

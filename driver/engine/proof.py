@@ -13,13 +13,13 @@ from driver.core.identity import compensation_id
 from driver.core.landing import ELSEWHERE
 from driver.core.retry import Case
 from driver.core.revival import Facts, proof
-from driver.core.strictjson import loads
 from driver.engine.history import clocks, first_attempt, has_begun, landed_by_now, runs
 from driver.engine.machine import Machine
 from driver.engine.terms import Terms
 from store.lifecycle import Effect, Judgement, Source, State
 from store.records import AttemptRecord, CommandId, CommandRecord, OperationId, OperationRecord, moment
 from store.view import View
+from store.wanted import operation_named
 
 PAGE = 500
 """Open commands that are looked at in one step."""
@@ -54,9 +54,7 @@ def compensation_of(view: View, forward: OperationId) -> OperationRecord | None:
 
 def operation_of(view: View, command: CommandRecord) -> OperationId | None:
     """Return the operation that a command of one operation is about."""
-    body = view.command_payload(command.command_id)
-    found = None if body is None else loads(body).get("operation_id")
-    return OperationId(found) if isinstance(found, str) else None
+    return operation_named(view.command_payload(command.command_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
