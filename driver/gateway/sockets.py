@@ -7,7 +7,6 @@ composition root, and so is the word about who is at the other end.
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import Final, Self
 
 import anyio
@@ -30,6 +29,7 @@ from pydantic import ValidationError
 
 from driver.core.identity import is_id
 from driver.core.strictjson import NotStrictJson, loads
+from driver.gateway import wire
 from driver.gateway.answers import error, too_long
 from driver.gateway.backlog import Backlog
 from driver.gateway.calls import Calls, Delivered
@@ -51,7 +51,7 @@ from driver.gateway.wire import (
     read_greeting,
     told_id,
 )
-from driver.providers.outbound import Outbound
+from driver.providers.outbound import Lent, Outbound
 from store.records import CommandId, RunId
 
 RESUMES_MAX: Final = 64
@@ -158,7 +158,7 @@ class Sockets:
             log.info("gateway_disconnected", run_id=speaker.run_id)
 
 
-class Session:
+class Session(Lent):
     """One connection of a relay: the stream that the SDK reads, and writes to.
 
     Implements `driver.gateway.turns.Turn` for each of its requests.
@@ -213,10 +213,10 @@ class Session:
     async def _is_ours(self, message: JSONRPCNotification) -> bool:
         """Whether a notification is one between the relay and us, which is done then."""
         match message.method:
-            case "notifications/dev.effectd/delivered":
+            case wire.DELIVERED:
                 self._confirm(message)
                 return True
-            case "notifications/dev.effectd/unheard":
+            case wire.UNHEARD:
                 await self._take_back(message)
                 return True
             case "notifications/cancelled":
@@ -235,20 +235,6 @@ class Session:
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
-
-    async def aclose(self) -> None:
-        """Whoever took the connection closes it."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> bool | None:
-        return None
 
     async def _next(self) -> bytes | None:
         data: bytes | None = None

@@ -1,4 +1,4 @@
-"""The stream that a session of the MCP SDK writes to, whichever side it is.
+"""The streams that a session of the MCP SDK is given, whichever side it is.
 
 Part of `driver.providers`; imports the SDK's messages.
 """
@@ -10,15 +10,8 @@ from typing import Self
 from mcp.shared.message import SessionMessage
 
 
-class Outbound:
-    """The stream that the session writes to: each message goes straight to the wire."""
-
-    def __init__(self, write: Callable[[SessionMessage], Awaitable[None]]) -> None:
-        self._write = write
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Write a message."""
-        await self._write(item)
+class Lent:
+    """A stream that the session enters, leaves and closes, and whose wire somebody else closes."""
 
     async def aclose(self) -> None:
         """Nothing is held here."""
@@ -33,3 +26,14 @@ class Outbound:
         exc_tb: TracebackType | None,
     ) -> bool | None:
         return None
+
+
+class Outbound(Lent):
+    """The stream that the session writes to: each message goes straight to the wire."""
+
+    def __init__(self, write: Callable[[SessionMessage], Awaitable[None]]) -> None:
+        self._write = write
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write a message."""
+        await self._write(item)
