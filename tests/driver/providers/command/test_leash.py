@@ -78,6 +78,15 @@ async def all_of(marked: str, count: int) -> list[int]:
     return found
 
 
+async def cancelled(stage: Stage, marked: str, gate: Gate) -> None:
+    """Have a look begin, and cancel it once all of its tree runs."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.provider.observe, looking(sh(f"{tree(marked)} {STOP}", *gate.paths)))
+        await gate.reached()
+        await all_of(marked, 3)
+        tasks.cancel_scope.cancel()
+
+
 async def test_what_a_look_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     """What it printed is seen; what it started is gone when it is."""
     marked = mark()
@@ -101,11 +110,7 @@ async def test_what_a_look_has_started_ends_with_a_cancel(tmp_path: Path) -> Non
     """Whoever waits for it has control back when nothing of it is left."""
     marked, gate = mark(), Gate(tmp_path)
     async with staged(evident(tmp_path)) as stage:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stage.provider.observe, looking(sh(f"{tree(marked)} {STOP}", *gate.paths)))
-            await gate.reached()
-            await all_of(marked, 3)
-            tasks.cancel_scope.cancel()
+        await cancelled(stage, marked, gate)
         assert asleep(marked) == []
 
 
@@ -116,11 +121,7 @@ async def test_without_the_reaper_some_of_it_would_get_away(
     monkeypatch.setattr("driver.providers.command.zygote._CODE", UNBOUND)
     marked, gate = mark(), Gate(tmp_path)
     async with staged(evident(tmp_path)) as stage:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stage.provider.observe, looking(sh(f"{tree(marked)} {STOP}", *gate.paths)))
-            await gate.reached()
-            await all_of(marked, 3)
-            tasks.cancel_scope.cancel()
+        await cancelled(stage, marked, gate)
         left = asleep(marked)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
