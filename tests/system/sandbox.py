@@ -37,6 +37,10 @@ DATAGRAM_BYTES_MAX: Final = 4_096
 Tables = Mapping[str, Mapping[str, Any]]
 
 
+class Gone(AssertionError):
+    """It has ended, and had not become ready."""
+
+
 @dataclass(slots=True)
 class Life:
     """One process of the daemon."""
@@ -105,10 +109,12 @@ class Life:
         return await self.exit_code()
 
     async def ready(self) -> None:
-        """Return once it has told its service manager that it is ready."""
+        """Return once it has told its service manager that it is ready. Raises `Gone`."""
         with anyio.move_on_after(PATIENCE_S):
             await self.settled.wait()
-        assert "READY=1" in self.states, f"it did not become ready: {self.code} {self.text[-4000:]}"
+        if "READY=1" not in self.states:
+            error = AssertionError if self.code is None else Gone
+            raise error(f"it did not become ready: {self.code} {self.text[-4000:]}")
 
     async def listen(self) -> None:
         """Note what it tells its service manager, for as long as it lives."""

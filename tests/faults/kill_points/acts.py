@@ -265,7 +265,7 @@ async def agents(stage: Stage) -> None:
     relay, asked = stage.relay, stage.relay.again
     for number, name in enumerate(("order", "broken", "slow", "keyed", "lost")):
         relay.call(f"shop__{name}", n=number)
-    await stage.made.lives[-1].ready()
+    await stage.spoken(stage.made.lives[-1].ready())  # which it may not live to say, after its hello
     await stage.spoken(relay.ask(stage.made.runtime / GATEWAY_SOCKET))
     if relay.again > asked:
         stage.facts.add("asked again through the gateway")

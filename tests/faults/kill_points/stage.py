@@ -23,7 +23,7 @@ from tests.faults.kill_points.shop import Shop
 from tests.faults.notifier import Supervisor
 from tests.system.history import History, Json
 from tests.system.plane import Order, ScriptedPlane, scripted_plane
-from tests.system.sandbox import Life, Sandbox, sandbox
+from tests.system.sandbox import Gone, Life, Sandbox, sandbox
 from tests.system.zygote import Zygote
 
 T = TypeVar("T")
@@ -156,10 +156,10 @@ class Stage:
     # --- what acts need
 
     async def spoken(self, word: Awaitable[T]) -> T:
-        """Return what a life says on its local socket; of one that has died nothing is ever heard."""
+        """Return what a life says; one that has died is waited for in vain, whatever it said before."""
         try:
             return await word
-        except (httpx2.TransportError, OSError):
+        except (Gone, httpx2.TransportError, OSError):
             await anyio.sleep_forever()
             raise
 
