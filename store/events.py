@@ -7,9 +7,11 @@ table in `docs/protocol.md` are generated from these classes. The fields are tho
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
 
+from store.declared import EventData as EventData  # noqa: PLC0414 - with its kinds
+from store.declared import optional
 from store.lifecycle import Effect
 from store.records import (
     Chain,
@@ -25,26 +27,6 @@ from store.records import (
     Timestamp,
 )
 from store.values import light
-
-_OPTIONAL: Final = {"optional": True}
-
-
-def optional() -> Any:  # noqa: ANN401 - the one way to type a dataclass field's default
-    """A field that is left out of the wire form where it is None."""
-    return field(default=None, metadata=_OPTIONAL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventData:
-    """The `data` of one event.
-
-    Subclasses say which kind they are, and whether they can be a command's receipt. `requeue_of` is the seq
-    of the dead letter that this event only reports again.
-    """
-
-    KIND: ClassVar[str]
-    TERMINAL: ClassVar[bool] = False
-    requeue_of: int | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,7 +415,6 @@ EVENT_TYPES: Final[tuple[type[EventData], ...]] = (
 )
 """Every kind that effectd records, in the order of `docs/protocol.md`."""
 
-light(EventData)
 for _event in EVENT_TYPES:
     light(_event)
 

@@ -16,25 +16,26 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 import anyio
 from anyio import CancelScope, create_task_group, move_on_after, to_thread
 
 from store.connection import SQLITE_VERSION, JournalConnection
 from store.erasure import NO_DEBT
-from store.errors import JournalClosed, JournalFailed, QueueFull, StoreError
+from store.errors import JournalClosed, JournalFailed, QueueFull
 from store.keys import DigestKey
 from store.opening import Opened, open_connection, opened_folder
-from store.records import StoredEvent, Timestamp, timestamp
+from store.records import StoredEvent, timestamp
 from store.settings import JournalSettings
+from store.statistics import JournalStatistics
 from store.transaction import Transaction
 from store.view import View
-from store.writer import Committed, Done, Outcome, Raised, Writer
+from store.waiting import Call, take
+from store.writer import Committed, Raised, Writer
 
 T = TypeVar("T")
 U = TypeVar("U", View, Transaction)
@@ -49,61 +50,8 @@ PASSES: Final = 3
 """Passes of the event loop without a new unit after which nobody is on their way any more: about 0.1 ms."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalStatistics:
-    """How the journal does, as of the last commit. Sizes are in bytes, at most a second old."""
-
-    commits: int
-    """Group commits that wrote: each is one fdatasync."""
-    units: int
-    """Units that those commits ran, and reads."""
-    events: int
-    waiting: int
-    base: int
-    """The seq before the present history's first event; the two that follow count on with it."""
-    last_seq: int
-    acked_seq: int
-    last_commit_at: Timestamp | None
-    bytes: int
-    wal_bytes: int
-    free_bytes: int
-    checkpoints: int
-    lazy_errors: int
-    rotated: bool
-    """True where this life began with a new generation, because an fsync had failed."""
-    volatile: bool
-    """True on a memory file system, which a reboot empties."""
-    file_system: str
-    file_name: str
-    sqlite_version: str
-
-
 CommitWatch: TypeAlias = Callable[[float, int], None]
 """Told of each group commit that wrote: how many seconds it took, and how many units it ran."""
-
-
-@dataclass(slots=True, eq=False)
-class _Call(Generic[U]):
-    """A unit that waits for its turn, and whoever waits for its outcome."""
-
-    unit: Callable[[U], object]
-    waiter: asyncio.Future[object] | None
-
-    @property
-    def is_awaited(self) -> bool:
-        return self.waiter is not None and not self.waiter.done()
-
-    def release(self, outcome: Outcome) -> None:
-        if self.waiter is None or self.waiter.done():  # nobody waits, or not any more
-            return
-        if isinstance(outcome, Done):
-            self.waiter.set_result(outcome.value)
-        else:
-            self.waiter.set_exception(outcome.error)
-
-    def fail(self, error: StoreError) -> None:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_exception(error)
 
 
 @asynccontextmanager
@@ -181,9 +129,9 @@ class Journal:
         self._writer: Final = writer
         self._opened: Final = opened
         self._settings: Final = settings
-        self._writes: Final[deque[_Call[Transaction]]] = deque()
-        self._reads: Final[deque[_Call[View]]] = deque()
-        self._later: Final[deque[_Call[Transaction]]] = deque()
+        self._writes: Final[deque[Call[Transaction]]] = deque()
+        self._reads: Final[deque[Call[View]]] = deque()
+        self._later: Final[deque[Call[Transaction]]] = deque()
         self._listeners: Final[dict[object, Listener]] = {}
         self._watches: Final[list[CommitWatch]] = []
         self._room = anyio.Event()
@@ -231,7 +179,7 @@ class Journal:
         self._check_open()
         if len(self._later) >= self._settings.later_max:
             raise QueueFull(self._settings.later_max)
-        self._later.append(_Call(unit, None))
+        self._later.append(Call(unit, None))
         if self._is_urgent or self._debt.waiting:
             self._wake.set()
 
@@ -320,13 +268,13 @@ class Journal:
         if self._closing:
             raise JournalClosed
 
-    async def _wait_for(self, queue: deque[_Call[U]], unit: Callable[[U], T]) -> T:
+    async def _wait_for(self, queue: deque[Call[U]], unit: Callable[[U], T]) -> T:
         self._check_open()
         while len(self._writes) + len(self._reads) >= self._settings.queue_max:
             await self._room.wait()
             self._check_open()
         waiter: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        queue.append(_Call(unit, waiter))
+        queue.append(Call(unit, waiter))
         self._wake.set()
         return cast("T", await waiter)
 
@@ -393,7 +341,7 @@ class Journal:
         if not self._writes and not lazy:
             return
         # lazy writes go first: they are older than what their writer asked for afterwards
-        calls = _take(self._later, self._settings.batch_max) + _take(self._writes, self._settings.batch_max)
+        calls = take(self._later, self._settings.batch_max) + take(self._writes, self._settings.batch_max)
         self._let_in()
         began = time.perf_counter()
         try:
@@ -416,7 +364,7 @@ class Journal:
     async def _read_what_waits(self) -> None:
         if not self._reads:
             return
-        calls = [call for call in _take(self._reads, self._settings.batch_max) if call.is_awaited]
+        calls = [call for call in take(self._reads, self._settings.batch_max) if call.is_awaited]
         self._let_in()
         try:
             outcomes = await self._run(partial(self._writer.read, [call.unit for call in calls]))
@@ -470,7 +418,3 @@ class Journal:
         else:
             await self._run(self._writer.give_up)
             await self._connection.abandon()
-
-
-def _take(queue: deque[_Call[U]], count: int) -> list[_Call[U]]:
-    return [queue.popleft() for _ in range(min(count, len(queue)))]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from json.encoder import encode_basestring_ascii
 from operator import attrgetter
-from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from store.events import BY_KIND, EVENT_TYPES, EventData
 from store.lifecycle import Effect
@@ -131,3 +131,15 @@ _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_
 
 def _quoted(text: str | None) -> str:
     return "null" if text is None else encode_basestring_ascii(text)
+
+
+def frame_of(body: bytes) -> dict[str, Any]:
+    """Return the members of an event, of its bytes with `chain` or without it. Raises ValueError."""
+    text = body.decode("ascii")  # faster than to let `json` find out which encoding it is
+    frame, end = _decode(text)
+    if end != len(text) or not isinstance(frame, dict):
+        raise ValueError
+    return cast("dict[str, Any]", frame)
+
+
+_decode: Final[Callable[[str], tuple[object, int]]] = json.JSONDecoder().raw_decode

@@ -15,7 +15,6 @@ from driver.core.reports import Redactor
 from driver.local.sources import StatusFacts
 from store.delegation import Delegation
 from store.erasure import RunErasure
-from store.journal import JournalStatistics
 from store.lifecycle import State
 from store.records import (
     COMPENSATION_PREFIX,
@@ -36,6 +35,7 @@ from store.records import (
     Timestamp,
     moment,
 )
+from store.statistics import JournalStatistics
 from store.verify import Finding, Progress
 from supervisor.prompt import PROMPT_VERSION, SYSTEM
 from supervisor.wall import Wall

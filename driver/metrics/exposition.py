@@ -18,8 +18,9 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from driver.metrics.tallies import Tallies
-from store.journal import Journal, JournalStatistics
+from store.journal import Journal
 from store.records import Fence, Timestamp, moment
+from store.statistics import JournalStatistics
 from store.view import View
 
 _encode, _ = choose_encoder("application/openmetrics-text; version=1.0.0")
