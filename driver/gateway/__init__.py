@@ -40,6 +40,8 @@ refused with the state and the result of its twin, as it is while the twin runs 
     server     the parts, run together                       sources   what the daemon gives it
     front      MCP requests, to what answers them            turns     one request, whatever it came over
     sockets    gateway.sock: one session for each relay      http      Streamable HTTP, behind a token
+    exchange   one request over HTTP: was its answer heard?  patience  its connection
+    rejections what the SDK is not given, and its answer     backlog   what one relay leaves unread
     catalogue  the tools of all providers, by name           names     what they are called
     passing    resources and prompts, for reading            own       `effectd__…`: tools of our own
     calls      a call from its arrival to its answer         waiting   those that wait, and what they hear

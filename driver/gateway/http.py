@@ -3,13 +3,14 @@
 Part of `driver.gateway`; imports the SDK's server side, starlette, uvicorn and its siblings.
 
 Whoever calls says for which run with the header `Effectd-Run`; without it the run is the session's, or, in
-the era that has none, that of the client's name. Nobody asks again here when an answer is lost: so it counts
-as delivered when it was written to its end, to a connection that was still there, and guards until then.
+the era that has none, that of the client's name. Nobody asks again here when an answer is lost: so it guards
+until it counts as heard (`exchange`). What is posted is read strictly, as on the socket, before the SDK has
+it: its readers take duplicate keys, and numbers that JSON does not have, each in its own way.
 """
 
-import hashlib
 import hmac
 import socket
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,10 +20,23 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
+from mcp.server.transport_security import (
+    RequestBodyLimitMiddleware,
+    TransportSecurityMiddleware,
+    TransportSecuritySettings,
+)
+from mcp_types import (
+    INVALID_REQUEST,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn import Config
 
@@ -30,21 +44,21 @@ from driver.core.identity import is_id
 from driver.embedded import EmbeddedServer
 from driver.gateway.calls import Calls, Delivered
 from driver.gateway.errors import AddressUnusable
+from driver.gateway.exchange import RESUMES, RUN, SESSION, Exchange, listed
 from driver.gateway.front import Context, Front
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.patience import Patience
-from driver.gateway.runs import Speaker
-from driver.gateway.sockets import RESUMES_MAX
-from store.records import CommandId, RunId
+from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection
+from driver.gateway.sockets import ALIASES_MAX, RESUMES_MAX
+from driver.gateway.wire import LINE_BYTES_MAX
 
 PATH: Final = "/mcp"
-RUN: Final = "effectd-run"
-RESUMES: Final = "effectd-resumes"
-SESSION: Final = "mcp-session-id"
 TURN: Final = "effectd.turn"
 """In the ASGI scope: what becomes of the answer to this request."""
 BACKLOG: Final = 128
 
+Asked = tuple[str, str]
+"""A session, and the id of a request within it."""
 ReadToken = Callable[[], Awaitable[str]]
 """Returns the token that clients have to show, as it is now. Raises an `Exception` with its reason."""
 
@@ -63,53 +77,6 @@ class HttpSettings:
     def address(self) -> str:
         """The two as one text."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class HttpTurn:
-    """One request over HTTP. Implements `driver.gateway.turns.Turn`."""
-
-    def __init__(self, request: Request, uid: int) -> None:
-        self._request = request
-        self._uid = uid
-        self.about: Delivered | None = None
-        self.disconnected = False
-
-    @property
-    def gone(self) -> bool:
-        """See `Turn.gone`: never. In the era that has no sessions, to hang up is to cancel."""
-        return False
-
-    @property
-    def key(self) -> str:
-        """See `Turn.key`."""
-        return f"http:{self._request.headers.get(SESSION, '')}"
-
-    @property
-    def speaker(self) -> Speaker:
-        """See `Turn.speaker`."""
-        headers = self._request.headers
-        session = headers.get(SESSION)
-        # in the era that has no sessions this is whatever the client likes, and no part of a run's name
-        own = session if session is not None and is_id(f"http-{session}") else self._client
-        resumes = tuple(map(RunId, _listed(headers.get(RESUMES, ""))))
-        return Speaker(
-            holder=f"http:{own}",
-            run_id=RunId(headers.get(RUN) or f"http-{own}"),
-            resumes=resumes,
-            uid=self._uid,
-            relayed=False,
-        )
-
-    @property
-    def _client(self) -> str:
-        """Names a client that has no session, the same after any restart: by what it calls itself."""
-        agent = self._request.headers.get("user-agent", "")
-        return hashlib.sha256(agent.encode()).hexdigest()[:16]
-
-    def answers(self, asked: CommandId, about: Delivered) -> None:
-        """See `Turn.answers`."""
-        del asked
-        self.about = about
 
 
 class Http:
@@ -132,7 +99,13 @@ class Http:
         self._manager = StreamableHTTPSessionManager(
             app=front.server, security_settings=security, max_sessions=limits.sessions_max
         )
+        self._security = TransportSecurityMiddleware(security)
         self._app = StreamableHTTPASGIApp(self._manager)
+        self._whole = RequestBodyLimitMiddleware(self._read, LINE_BYTES_MAX)
+        self._open: dict[Asked, Exchange] = {}
+        """Requests of sessions that are being answered."""
+        self._heard: OrderedDict[Asked, Delivered] = OrderedDict()
+        """Those that were, the newest last."""
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Listen until cancelled. Raises `AddressUnusable` before it has started."""
@@ -166,27 +139,60 @@ class Http:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        turn = HttpTurn(Request(scope), self._uid)
-        scope[TURN] = turn
-        over = False
+        exchange = Exchange(Request(scope), self._uid, self._calls, self._limits.stall_s, send)
+        scope[TURN] = exchange
+        await self._whole(scope, receive, exchange.send)
 
-        async def receiving() -> Message:
-            message = await receive()
-            if message["type"] == "http.disconnect" and not over:
-                turn.disconnected = True
-            return message
+    async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what is no message; give the SDK what is. `receive` has a whole body at once."""
+        first = await receive()
+        if scope["method"] != "POST" or first["type"] != "http.request" or first.get("more_body", False):
+            await self._app(scope, _replaying(first, receive), send)
+            return
+        body: bytes = first.get("body", b"")
+        try:
+            message = message_of(body)
+        except Unreadable as fault:
+            await _rejected(body, fault.why, fault.code)(scope, receive, send)
+            return
+        exchange = scope[TURN]
+        session = _session(Headers(scope=scope))
+        if isinstance(message, JSONRPCNotification):
+            await self._hear_of(session, message)
+        if session is None or not isinstance(message, JSONRPCRequest):
+            await self._app(scope, _replaying(first, receive), send)
+            return
+        asked = (session, str(message.id))
+        if asked in self._open:
+            await _rejected(body, TWICE, INVALID_REQUEST)(scope, receive, send)
+            return
+        self._open[asked] = exchange
+        try:
+            await self._app(scope, _replaying(first, receive), send)
+        finally:
+            self._forget(asked)
 
-        async def sending(message: Message) -> None:
-            nonlocal over
-            await send(message)
-            if message["type"] == "http.response.body" and not message.get("more_body", False):
-                over = True
-                if turn.about is not None and not turn.disconnected:
-                    self._calls.delivered(turn.about)
+    def _forget(self, asked: Asked) -> None:
+        """End a request, and keep a while what its client has heard: it may take that back."""
+        heard = self._open.pop(asked).heard
+        if heard is not None:
+            self._heard[asked] = heard
+            while len(self._heard) > ALIASES_MAX:
+                self._heard.popitem(last=False)
 
-        await self._app(scope, receiving, sending)
+    async def _hear_of(self, session: str | None, message: JSONRPCNotification) -> None:
+        """Have a call guard again whose answer and the client's word that it wants none have crossed."""
+        if session is None or message.method != "notifications/cancelled":
+            return
+        asked = (session, str((message.params or {}).get("requestId")))
+        exchange = self._open.get(asked)
+        if exchange is not None:
+            exchange.give_up()
+        heard = self._heard.pop(asked, None) if exchange is None else exchange.heard
+        if heard is not None:
+            await self._calls.take_back(heard.command_id, heard.run_id, heard.digest)
 
-    async def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+    async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if scope["path"] != PATH:
             return PlainTextResponse(f"MCP is served at {PATH}", HTTPStatus.NOT_FOUND)
@@ -196,11 +202,12 @@ class Http:
                 HTTPStatus.UNAUTHORIZED,
                 headers={"www-authenticate": "Bearer"},
             )
-        names = [headers.get(RUN) or "-", *_listed(headers.get(RESUMES, ""))]
+        names = [headers.get(RUN) or "-", *listed(headers.get(RESUMES, ""))]
         if len(names) > RESUMES_MAX or not all(map(is_id, names)):
             message = f"{RUN} and {RESUMES} name runs: 1 to 128 characters of A-Z a-z 0-9 . _ : -"
             return PlainTextResponse(message, HTTPStatus.BAD_REQUEST)
-        return None
+        # the SDK looks at this, too, but not before what was posted has been read
+        return await self._security.validate_request(Request(scope), is_post=scope["method"] == "POST")
 
     async def _is_allowed(self, authorization: str) -> bool:
         scheme, _, shown = authorization.partition(" ")
@@ -212,11 +219,11 @@ class Http:
         return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), token.encode())
 
 
-def turn_of(ctx: Context) -> HttpTurn:
+def turn_of(ctx: Context) -> Exchange:
     """Return the turn of a request that came over HTTP."""
     assert ctx.request is not None, "the SDK hands on the request"
     turn = ctx.request.scope[TURN]
-    assert isinstance(turn, HttpTurn)
+    assert isinstance(turn, Exchange)
     return turn
 
 
@@ -239,8 +246,31 @@ def _config(app: Callable[[Scope, Receive, Send], Awaitable[None]], limits: Gate
     )
 
 
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _session(headers: Headers) -> str | None:
+    """Return the session that a request is of, where its era has any."""
+    version = headers.get("mcp-protocol-version")
+    return headers.get(SESSION) if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS else None
+
+
+def _rejected(body: bytes, why: str, code: int) -> Response:
+    """Return the answer to what the SDK is not given: where nobody can be told who waits, that says so."""
+    answer = rejection(body, why)
+    if answer is None:
+        said = ErrorData(code=code, message=f"{why}; nothing was executed")
+        answer = JSONRPCError(jsonrpc="2.0", id=None, error=said)
+    status = HTTPStatus.OK if isinstance(answer, JSONRPCResponse) else HTTPStatus.BAD_REQUEST
+    text = answer.model_dump_json(by_alias=True, exclude_unset=True)
+    return Response(text, status, media_type="application/json")
+
+
+def _replaying(first: Message, receive: Receive) -> Receive:
+    """Return a `receive` that begins with what was received already."""
+    waiting = [first]
+
+    async def receiving() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receiving
 
 
 def _bracketed(host: str) -> str:

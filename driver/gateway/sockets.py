@@ -16,40 +16,34 @@ from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
-    INVALID_REQUEST,
-    ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
-    jsonrpc_message_adapter,
 )
-from pydantic import ValidationError
 
 from driver.core.identity import is_id
-from driver.core.strictjson import NotStrictJson, loads
 from driver.gateway import wire
-from driver.gateway.answers import error, too_long
+from driver.gateway.answers import too_long
 from driver.gateway.backlog import Backlog
 from driver.gateway.calls import Calls, Delivered
 from driver.gateway.connection import Connection
 from driver.gateway.front import Front
 from driver.gateway.limits import GatewayLimits
-from driver.gateway.lines import HEAD_BYTES, Lines, LineTooLong
+from driver.gateway.lines import Lines, LineTooLong
 from driver.gateway.predecessors import is_place
+from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection
 from driver.gateway.runs import Speaker
 from driver.gateway.wire import (
     ANSWER_BYTES_MAX,
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
-    PROTOCOL_VERSION,
     VERSION,
     Greeting,
     Message,
     line,
     read_greeting,
-    told_id,
 )
 from driver.providers.outbound import Lent, Outbound
 from store.records import CommandId, RunId
@@ -196,14 +190,12 @@ class Session(Lent):
         """Return the next message for the SDK. Raises `anyio.EndOfStream`."""
         while (data := await self._next()) is not None:
             try:
-                message = jsonrpc_message_adapter.validate_python(loads(data), by_name=False)
-            except NotStrictJson as fault:
-                await self._reject(data, fault.message)
-            except ValidationError:
-                await self._reject(data, "no message of JSON-RPC 2.0 looks like this")
+                message = message_of(data)
+            except Unreadable as fault:
+                await self._reject(data, fault.why)
             else:
                 if isinstance(message, JSONRPCRequest) and not self._backlog.begin(message):
-                    await self._reject(data, "a request of this id has no answer yet")
+                    await self._reject(data, TWICE)
                 elif not isinstance(message, JSONRPCNotification) or not await self._is_ours(message):
                     return SessionMessage(message)
             # whoever says a thousand of these at once must not keep everybody else from running
@@ -250,17 +242,9 @@ class Session(Lent):
 
     async def _reject(self, data: bytes, why: str) -> None:
         """Answer what the SDK is not given, where it says whom: somebody may wait."""
-        request_id = told_id(data)
-        if not isinstance(request_id, str | int):
-            return
-        if b'"tools/call"' not in data[:HEAD_BYTES]:
-            said = ErrorData(code=INVALID_REQUEST, message=f"{why}; nothing was executed")
-            await self._write(JSONRPCError(jsonrpc="2.0", id=request_id, error=said))
-            return
-        result = error(f"invalid_arguments: nothing was executed; {why}.", "invalid_arguments")
-        if PROTOCOL_VERSION.encode() in data:
-            result["resultType"] = "complete"
-        await self._write(JSONRPCResponse(jsonrpc="2.0", id=request_id, result=result))
+        answer = rejection(data, why)
+        if answer is not None:
+            await self._write(answer)
 
     def _confirm(self, message: JSONRPCNotification) -> None:
         asked = (message.params or {}).get("commandId")

@@ -1,8 +1,11 @@
 """The gateway over Streamable HTTP: who comes in, and what a call is worth whose answer nobody heard."""
 
-import json
 import socket
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -10,8 +13,11 @@ import httpx2
 import pytest
 
 from driver.core.identity import is_id
+from driver.gateway.wire import PROTOCOL_VERSION
 from tests.system.agents import ERAS, Era, http_agent
+from tests.system.posting import heard, posting
 from tests.system.sandbox import Sandbox, sandbox
+from tests.system.test_gateway_hostile import NO_JSON
 from tests.system.test_gateway_lists import TABLES
 from tests.system.zygote import Zygote
 
@@ -132,6 +138,28 @@ async def say_and_wait_for_the_end(port: int, data: bytes) -> None:
 
 SILENT: Final = 300
 """More connections than the gateway may have at once."""
+LARGE_BYTES: Final = 8_000_000
+VERBOSE: Final[dict[str, Any]] = {
+    "kind": "mcp",
+    "argv": [sys.executable, "-I", "-S", str(Path(__file__).parent / "verbose_mcp.py"), str(LARGE_BYTES)],
+}
+MODERN: Final = "2026-07-28"
+PARSE_ERROR: Final = -32_700
+INVALID_REQUEST: Final = -32_600
+NO_MESSAGES: Final = {
+    "": PARSE_ERROR,
+    "nothing": PARSE_ERROR,
+    "[": PARSE_ERROR,
+    "\ufeff{}": PARSE_ERROR,
+    "[" * 100_000: PARSE_ERROR,
+    "[]": INVALID_REQUEST,
+    "null": INVALID_REQUEST,
+    "{}": INVALID_REQUEST,
+    '[{"jsonrpc":"2.0","id":1,"method":"ping"}]': INVALID_REQUEST,
+    '{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}': INVALID_REQUEST,
+    '{"jsonrpc":"2.0","method":"ping","params":{"a":NaN},"id":1}': INVALID_REQUEST,
+    '{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1,"a":2}}': PARSE_ERROR,
+}
 _REFUSED: Final = b"GET /mcp HTTP/1.1\r\nHost: x\r\n\r\n"
 BEGINNINGS: Final = (b"", b"POST /mcp HTTP/1.1\r\nHo", _REFUSED, _REFUSED + b"POST /m")
 
@@ -174,32 +202,124 @@ async def test_an_answer_that_nobody_heard_guards_after_a_restart_too(zygote: Zy
         assert (again.outcome, len(made.effects())) == ("refused", 1)
 
 
+def called(arguments: str, tool: str = "counter__count", meta: str = "{}") -> str:
+    """Return a call as a body, of which the arguments may be anything."""
+    params = f'{{"name":"{tool}","arguments":{arguments},"_meta":{meta}}}'
+    return f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}'
+
+
 async def hang_up_during(made: Sandbox, port: int, arguments: dict[str, Any]) -> None:
     """Call the slow tool in the older era, and be gone once it has had its effect."""
+    async with posting(port, SECRET) as one, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(one.call, 2, "counter__slow", **arguments))
+        await made.effects_reach(1)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_call_is_taken_back_after_its_answer_went_out(zygote: Zygote) -> None:
+    """The answer and the word that nobody wants it have crossed: an equal call is refused with its result."""
+    async with sandbox(zygote, None) as made:
+        port = listening(made)
+        await made.start().ready()
+        async with posting(port, SECRET) as one:
+            told = [await one.call(2, "counter__count", n=1)]
+            await one.notify("notifications/cancelled", requestId=2, reason="too slow")
+            told += [await one.call(number, "counter__count", n=1) for number in (3, 4)]
+            await one.notify("notifications/cancelled", requestId=99)
+            told += [await one.call(5, "counter__count", n=1)]
+        outcomes = [item["result"]["_meta"]["dev.effectd/outcome"] for item in told]
+        assert outcomes == ["succeeded", "refused", "succeeded", "succeeded"]
+        assert len(made.effects()) == 3
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_hangs_up_in_the_middle_of_its_answer_has_not_heard_it(
+    zygote: Zygote, era: Era
+) -> None:
+    """It read the head and a part: what the daemon still held was heard by nobody, and guards."""
+    async with sandbox(zygote, None) as made:
+        port = listening(made, providers__verbose=VERBOSE)
+        await made.start().ready()
+        async with posting(port, SECRET) as one:
+            await read_some(port, large_call(one.client.headers, era))
+        async with http_agent(port, SECRET, era=era, effectd_run="mine") as one:
+            again = await one.call("verbose__speak")
+        assert (again.outcome, again.meta["dev.effectd/code"]) == ("refused", "answer_undelivered")
+
+
+def large_call(session: Mapping[str, str], era: Era) -> bytes:
+    """Return a whole request for an answer that no socket has room for."""
+    if era == "legacy":
+        body = called("{}", "verbose__speak")
+        about = {"mcp-session-id": session["mcp-session-id"]}
+    else:
+        client = '"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"}'
+        can = '"io.modelcontextprotocol/clientCapabilities":{}'
+        body = called("{}", "verbose__speak", f'{{"{PROTOCOL_VERSION}":"{MODERN}",{client},{can}}}')
+        about = {
+            "mcp-protocol-version": MODERN,
+            "mcp-method": "tools/call",
+            "mcp-name": "verbose__speak",
+        }
     headers = {
-        "authorization": f"Bearer {SECRET}",
-        "effectd-run": "mine",
-        "accept": "application/json, text/event-stream",
+        "host": "localhost",
+        **{name: session[name] for name in ("authorization", "effectd-run", "accept")},
+        **about,
+        "content-type": "application/json",
+        "content-length": str(len(body)),
     }
-    url = f"http://127.0.0.1:{port}/mcp"
-    async with httpx2.AsyncClient(headers=headers, timeout=60) as client:
-        opened = await client.post(url, json=_request(1, "initialize", _HANDSHAKE))
-        client.headers["mcp-session-id"] = opened.headers["mcp-session-id"]
-        await client.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
-        call = _request(2, "tools/call", {"name": "counter__slow", "arguments": arguments})
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: client.post(url, content=json.dumps(call), headers=_JSON))
-            await made.effects_reach(1)
-            tasks.cancel_scope.cancel()
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode()
 
 
-_JSON: Final = {"content-type": "application/json"}
-_HANDSHAKE: Final[dict[str, Any]] = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "1"},
-}
+async def read_some(port: int, data: bytes) -> None:
+    """Send a request, read the beginning of its answer, and hang up."""
+    got = b""
+    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+        await stream.send(data.replace(b"localhost", f"localhost:{port}".encode(), 1))
+        while len(got) < LARGE_BYTES // 50:
+            got += await stream.receive()
+    assert b'"result"' in got, got[:1_000]
 
 
-def _request(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+async def test_what_json_does_not_have_is_not_taken_over_http_either(zygote: Zygote) -> None:
+    """The same words as on the socket, before the SDK reads it; nothing is executed."""
+    async with sandbox(zygote, None) as made:
+        port = listening(made)
+        await made.start().ready()
+        async with posting(port, SECRET) as one:
+            for modern in (False, True):
+                one.client.headers["mcp-protocol-version"] = "2026-07-28" if modern else "2025-11-25"
+                for arguments in NO_JSON:
+                    answer = await one.post(called(arguments))
+                    assert answer.status_code == 200, arguments[:80]
+                    told = heard(answer)["result"]
+                    assert told["_meta"]["dev.effectd/outcome"] == "invalid_arguments", arguments[:80]
+                for body, code in NO_MESSAGES.items():
+                    answer = await one.post(body)
+                    assert answer.status_code == 400, body[:80]
+                    assert heard(answer)["error"]["code"] == code, body[:80]
+                    assert len(answer.text) < 2_000, body[:80]
+        assert made.effects() == []
+
+
+async def test_an_id_that_waits_is_not_taken_twice_in_a_session(zygote: Zygote) -> None:
+    """The SDK would give the second one the answer of the first: it is refused, and the first goes on."""
+    async with sandbox(zygote, None) as made:
+        port = listening(made)
+        await made.start().ready()
+        gate = made.root / "gate"
+        told: dict[str, dict[str, Any]] = {}
+        async with posting(port, SECRET) as one:
+
+            async def ask_first() -> None:
+                told["first"] = await one.call(2, "counter__slow", until=str(gate))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask_first)
+                await made.effects_reach(1)
+                told["second"] = await one.call(2, "counter__count", n=1)
+                gate.touch()
+        outcomes = {name: item["result"]["_meta"]["dev.effectd/outcome"] for name, item in told.items()}
+        assert outcomes == {"first": "succeeded", "second": "invalid_arguments"}
+        assert len(made.effects()) == 1

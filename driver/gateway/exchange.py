@@ -1,0 +1,116 @@
+"""One request over HTTP: who asks, and whether the answer was heard.
+
+Part of `driver.gateway`; imports starlette and its siblings.
+
+**When an answer counts as heard.** When the kernel has the last byte of it, and the client had not hung up by
+then, nor taken its question back. It is the JSON-RPC response that has to be out, not the end of the stream
+that it stands in: clients hang up once they have what they wanted. Nobody can know from here whether a
+program read what its kernel holds.
+"""
+
+import hashlib
+from typing import Final
+
+import anyio
+from starlette.requests import Request
+from starlette.types import Message, Send
+
+from driver.core.identity import is_id
+from driver.gateway.calls import Calls, Delivered
+from driver.gateway.patience import CONNECTION, Patience
+from driver.gateway.runs import Speaker
+from driver.gateway.wire import response_to
+from store.records import CommandId, RunId
+
+RUN: Final = "effectd-run"
+RESUMES: Final = "effectd-resumes"
+SESSION: Final = "mcp-session-id"
+HEAD_BYTES: Final = 512
+"""Of a part of an answer, what tells whether it is the response."""
+
+
+class Exchange:
+    """One request over HTTP. Implements `driver.gateway.turns.Turn`; `send` stands for ASGI's."""
+
+    def __init__(self, request: Request, uid: int, calls: Calls, stall_s: float, send: Send) -> None:
+        connection = request.scope[CONNECTION]
+        assert isinstance(connection, Patience)
+        self._connection = connection
+        self._request = request
+        self._uid = uid
+        self._calls = calls
+        self._stall_s = stall_s
+        self._send = send
+        self._about: Delivered | None = None
+        self._given_up = False
+        self.heard: Delivered | None = None
+        """The call whose answer was heard."""
+
+    @property
+    def gone(self) -> bool:
+        """See `Turn.gone`: never. In the era that has no sessions, to hang up is to cancel."""
+        return False
+
+    @property
+    def key(self) -> str:
+        """See `Turn.key`."""
+        return f"http:{self._request.headers.get(SESSION, '')}"
+
+    @property
+    def speaker(self) -> Speaker:
+        """See `Turn.speaker`."""
+        headers = self._request.headers
+        session = headers.get(SESSION)
+        # in the era that has no sessions this is whatever the client likes, and no part of a run's name
+        own = session if session is not None and is_id(f"http-{session}") else self._client
+        resumes = tuple(map(RunId, listed(headers.get(RESUMES, ""))))
+        return Speaker(
+            holder=f"http:{own}",
+            run_id=RunId(headers.get(RUN) or f"http-{own}"),
+            resumes=resumes,
+            uid=self._uid,
+            relayed=False,
+        )
+
+    @property
+    def _client(self) -> str:
+        """Names a client that has no session, the same after any restart: by what it calls itself."""
+        agent = self._request.headers.get("user-agent", "")
+        return hashlib.sha256(agent.encode()).hexdigest()[:16]
+
+    def answers(self, asked: CommandId, about: Delivered) -> None:
+        """See `Turn.answers`."""
+        del asked
+        self._about = about
+
+    def give_up(self) -> None:
+        """Take note that the client wants no answer any more: whatever goes out now, it does not hear."""
+        self._given_up = True
+
+    async def send(self, message: Message) -> None:
+        """Pass a part of the answer on. A client that leaves it unread for too long is cut off."""
+        about = self._about if self.heard is None and _is_response(message) else None
+        is_there = about is not None and self._connection.is_there()
+        with anyio.move_on_after(self._stall_s) as patience:
+            await self._send(message)
+            is_there = await self._connection.drained() and is_there
+        if patience.cancelled_caught:
+            self._connection.cut()
+        elif about is not None and is_there and not self._given_up:
+            self.heard = about
+            self._calls.delivered(about)
+
+
+def listed(text: str) -> list[str]:
+    """Return the names in a header that lists some."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _is_response(message: Message) -> bool:
+    """Whether a part of an answer is the JSON-RPC response, or the end of whatever it stands in."""
+    if message["type"] != "http.response.body":
+        return False
+    body: bytes = message.get("body", b"")
+    begins = body[:HEAD_BYTES].find(b"{")
+    told = None if begins < 0 else response_to(body[begins : begins + HEAD_BYTES])
+    return told is not None or not message.get("more_body", False)
