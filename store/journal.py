@@ -251,7 +251,7 @@ class Journal:
             acked_seq=head.acked_seq,
             last_commit_at=None if self._last_commit_at is None else timestamp(self._last_commit_at),
             bytes=sizes.bytes,
-            wal_bytes=sizes.wal_bytes,
+            wal_bytes=self._writer.wal_bytes,
             free_bytes=sizes.free_bytes,
             checkpoints=self._checkpoints,
             lazy_errors=self._lazy_errors,

@@ -7,7 +7,7 @@ from store.records import Timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalStatistics:
-    """How the journal does, as of the last commit. Sizes are in bytes, at most a second old."""
+    """How the journal does, as of the last commit. Sizes in bytes: a second old, or of the last read."""
 
     commits: int
     """Group commits that wrote: each is one fdatasync."""
@@ -22,6 +22,7 @@ class JournalStatistics:
     last_commit_at: Timestamp | None
     bytes: int
     wal_bytes: int
+    """As it is now."""
     free_bytes: int
     checkpoints: int
     lazy_errors: int

@@ -138,8 +138,8 @@ class Writer:
         self._unclean: Final = files.unclean_mark(path)
         self._marked = self._unclean.exists()
         self._filling: Final = Filling(self._wal, PAGE_BYTES)
-        self._wal_pages = self._wal_bytes = 0
-        """Those that are not in the file yet, and how long the `-wal` is."""
+        self._wal_pages = 0
+        """Those that are not in the file yet."""
         self._old_pages = 0
         """Those that were copied into the file since the `-wal` was empty."""
         self._put_off = False
@@ -149,6 +149,8 @@ class Writer:
         self.held = False
         """Whether the file must stand still: then commits go to the `-wal` alone."""
         self.look()
+        self.wal_bytes = self.sizes.wal_bytes
+        """How long the `-wal` is now."""
 
     def commit(self, units: Sequence[Callable[[Transaction], object]]) -> Committed:
         """Run the units in one transaction, and return when it is on the disk. Raises `JournalFailed`."""
@@ -219,7 +221,7 @@ class Writer:
         self._wal_pages = max(self._wal_pages, 1)
         self._boundary("journal.after_commit")
         self._committed_bytes = self._page_bytes()
-        self._wal_pages, self._wal_bytes = self._filling.look()
+        self._wal_pages, self.wal_bytes = self._filling.look()
         if not self._marked:
             self._mark_unclean()
 
@@ -233,6 +235,7 @@ class Writer:
 
     def read(self, units: Sequence[Callable[[View], object]]) -> list[Outcome]:
         """Run the units between two commits. Raises `JournalFailed`."""
+        self.look()  # while nothing is written, who asks for the room is the only one to look
         outcomes: list[Outcome] = []
         for unit in units:
             view = View(self.ledger, self._clock(), has_room=self._has_room)
@@ -307,7 +310,7 @@ class Writer:
             except OSError as error:
                 raise JournalFailed("close", f"{self._unclean}: {error.strerror}") from error
         self._copy("TRUNCATE")
-        self._wal_bytes = self._old_pages = 0
+        self.wal_bytes = self._old_pages = 0
         self.holds_erased = self.ledger.vanishing = False
 
     def give_up(self) -> None:
@@ -366,7 +369,7 @@ class Writer:
     def _taken_bytes(self) -> int:
         """What was taken of the disk since the last look."""
         pages, sizes = self._page_bytes(), self.sizes
-        taken = max(0, pages - sizes.bytes) + max(0, self._wal_bytes - sizes.wal_bytes)
+        taken = max(0, pages - sizes.bytes) + max(0, self.wal_bytes - sizes.wal_bytes)
         return taken + max(0, pages - self._committed_bytes) + 2 * self.ledger.waiting_bytes
 
     def _page_bytes(self) -> int:

@@ -299,6 +299,18 @@ async def test_a_clean_stop_leaves_one_file(opened: Open, settings: JournalSetti
     assert {item.name for item in settings.state_dir.iterdir()} == FILES
 
 
+async def test_the_size_of_the_wal_is_the_one_of_now(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the last look at the disk saw, and though nothing is written after the last commit."""
+    monkeypatch.setattr("store.writer.ROOM_CACHED_S", 3_600.0)
+    async with opened() as journal:
+        for _ in range(3):
+            await journal.transact(record)
+            size = (settings.state_dir / "journal.db-wal").stat().st_size
+            assert journal.statistics().wal_bytes == size > 0
+
+
 async def test_the_wal_is_checkpointed_as_it_grows(opened: Open) -> None:
     """It stays at a few megabytes however much is written, and the file itself grows instead."""
     async with opened() as journal:

@@ -276,6 +276,19 @@ async def test_the_disks_room_is_counted_down_between_two_looks(
         assert await fill_up(journal, 1) > 10
 
 
+async def test_a_journal_that_only_reads_hears_of_room_that_was_made(
+    opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written while new work is refused: whoever asks looks, or it would be refused for ever."""
+    monkeypatch.setattr("store.writer.ROOM_CACHED_S", 0.0)
+    free = {settings.state_dir: os.statvfs_result((4_096, 1, 0, 0, 0, 0, 0, 0, 0, 255))}
+    monkeypatch.setattr("store.writer.os.statvfs", free.__getitem__)
+    async with opened(replace(settings, reserve_bytes=1_000_000)) as journal:
+        assert not await journal.read(lambda view: view.room)
+        free[settings.state_dir] = os.statvfs_result((4_096, 1, 0, 0, 2_000_000, 0, 0, 0, 0, 255))
+        assert await journal.read(lambda view: view.room)
+
+
 async def test_what_settles_goes_on_beyond_the_room_for_new_work_and_not_for_ever(
     opened: Open, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
