@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -30,6 +31,7 @@ from store.journal import open_journal
 from store.settings import JournalSettings
 from tests.faults.simulation.controls import CONTROLS
 from tests.faults.simulation.disk import Disk, Machine, replace_threads
+from tests.faults.simulation.files import OWNER_ONLY
 from tests.faults.simulation.life import BASE, counting
 from tests.faults.simulation.loop import PROCESS, VirtualLoop, order_scopes
 from tests.faults.simulation.world import Outcome, Theme, play
@@ -107,8 +109,10 @@ def prepare(folder: Path) -> None:
     # what dead processes have left behind complains when it is unwound
     sys.unraisablehook = _ignore
     warnings.simplefilter("ignore")
+    os.umask(OWNER_ONLY)
     replace_threads()
     order_scopes()
+    _let_nobody_mount()
     _let_no_real_time_in()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR), processors=[_overhear]
@@ -123,6 +127,12 @@ def _let_no_real_time_in() -> None:
     """Let only bytes bound how much one commit erases: how long that takes here is no part of a world."""
     pace: Any = import_module("store.pace")
     pace.STEP_S = pace.COMMIT_S = math.inf
+
+
+def _let_nobody_mount() -> None:
+    """Look once which file system a folder is on: a world's is where the one before it was."""
+    folder: Any = import_module("store.folder")
+    folder.file_system_of = cache(folder.file_system_of)
 
 
 _LOGGED: Final[list[str]] = []

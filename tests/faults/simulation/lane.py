@@ -7,7 +7,7 @@ World N of a run with the seed S is the world `S * 1_000_000 + N`. To play one a
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import count
 from typing import Final
@@ -20,10 +20,8 @@ NAME: Final = "simulation"
 SEEDS_EACH: Final = 1_000_000
 """Between the worlds of one seed and those of the next."""
 CHUNK: Final = 20
-AGAIN: Final = 20
+AGAIN: Final = CHUNK
 """Worlds that are played again, here and in a process whose hashes are other ones."""
-REPLAY_S: Final = 4.0
-"""What is left of the time box for that."""
 DEEP_EVERY: Final = 25
 """Each so-manieth world's journal is verified as `effectd verify --deep` does."""
 FIGURES: Final = {
@@ -76,16 +74,25 @@ WANTED: Final = STATES | {f"caught: {name}" for name in CONTROLS}
 
 def run(seed: int, seconds: float, points: int) -> Report:
     """Play `points` worlds, or as many as fit. Each broken promise names its world."""
-    time = Time.of(seconds - REPLAY_S)
+    time = Time.of(seconds)
     processes = os.cpu_count() or 1
+    first = seed * SEEDS_EACH
+    again = range(first, first + min(AGAIN, points))
     with workers(processes) as pool:
         report = Report(name=NAME, seed=seed, tried="", wanted=WANTED, figures=dict.fromkeys(FIGURES, 0))
-        controls = {name: pool.submit(play_control, name, seed * SEEDS_EACH) for name in CONTROLS}
+        controls = {name: pool.submit(play_control, name, first) for name in CONTROLS}
+        # beside all others, so that no core waits for them in the end
+        replays = {
+            "in this process": pool.submit(_backwards, again),
+            "in a process with other hashes": pool.submit(_elsewhere, again),
+        }
         tally = _play(pool, seed, points, time)
         report.fired, report.reached = tally.fired, tally.reached
         for name, noticed in controls.items():
             _control(name, noticed.result(), report)
-        _replay(pool, tally, seed, report)
+        for where, replay in replays.items():
+            _compare(tally.traces, replay.result(), where, report)
+    report.notes.append(f"{len(again)} worlds played again, twice: bit-identical")
     report.tried = (
         f"{tally.worlds:,} worlds with {tally.lives:,} lives, {tally.steps:,} steps, "
         f"{tally.virtual_s / 3600:,.0f} h of simulated time"
@@ -100,7 +107,7 @@ def run(seed: int, seconds: float, points: int) -> Report:
 
 
 def _play(pool: ProcessPoolExecutor, seed: int, target: int, time: Time) -> Tally:
-    """Play worlds until there are enough, or the time is over."""
+    """Play worlds until there are enough, or the time is over; those that are played again in any case."""
     tally = Tally()
     chunks = _chunks(seed, target)
     under_way: set[Future[Tally]] = set()
@@ -109,7 +116,8 @@ def _play(pool: ProcessPoolExecutor, seed: int, target: int, time: Time) -> Tall
         while more and len(under_way) < 4:
             chunk = next(chunks, None)
             is_missing = any(not tally.fired[state] and not tally.reached[state] for state in STATES)
-            more = chunk is not None and time.is_left(is_missing=is_missing)
+            is_first = not (tally.worlds or under_way)
+            more = chunk is not None and (is_first or time.is_left(is_missing=is_missing))
             if more and chunk is not None:
                 under_way.add(pool.submit(play_many, chunk, None, DEEP_EVERY))
         done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
@@ -136,20 +144,22 @@ def _control(name: str, tally: Tally, report: Report) -> None:
         report.broken.append(f"control: {name} was not noticed in {tally.worlds} worlds")
 
 
-def _replay(pool: ProcessPoolExecutor, tally: Tally, seed: int, report: Report) -> None:
-    """The same world twice is the same world: here, and in a process whose hashes are other ones."""
-    first = seed * SEEDS_EACH
-    again = list(range(first, first + min(AGAIN, tally.worlds)))
-    here = pool.submit(play_many, again[::-1]).result().traces
-    there = _elsewhere(again)
-    for number in again:
-        for traces, where in ((here, "in this process"), (there, "in a process with other hashes")):
-            if traces.get(number) != tally.traces[number]:
-                report.broken.append(f"world {number} is another one when it is played again {where}")
-    report.notes.append(f"{len(again)} worlds played again, twice: bit-identical")
+def _compare(traces: Mapping[int, str], again: Mapping[int, str], where: str, report: Report) -> None:
+    """The same world twice is the same world."""
+    report.broken += [
+        f"world {number} is another one when it is played again {where}"
+        for number, trace in again.items()
+        if trace != traces[number]
+    ]
 
 
-def _elsewhere(again: list[int]) -> dict[int, str]:
+def _backwards(again: Sequence[int]) -> dict[int, str]:
+    """Play worlds again, the last one first. In a worker."""
+    return play_many(again[::-1]).traces
+
+
+def _elsewhere(again: Sequence[int]) -> dict[int, str]:
+    """Play them in a process whose hashes are other ones. In a worker, which waits for it."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.simulation", *map(str, again)],
         env={**os.environ, "PYTHONHASHSEED": "4711"},

@@ -100,6 +100,12 @@ def begin_numbering() -> None:
     Scope._numbers = count()
 
 
+def _process(handle: Handle) -> Process | None:
+    """Return the process that a handle belongs to. It has a context, for which asyncio has no type."""
+    context = cast("Context", handle._context)  # type: ignore[attr-defined]
+    return context.get(PROCESS)
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs one world. `time()` is virtual, in seconds from 0."""
 
@@ -129,25 +135,23 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """Run everything that is ready now, or let time pass until something is."""
-        ready, scheduled = self._handles, self._timers
+        ready = self._handles
         if not ready:
-            self._let_time_pass(ready, scheduled)
+            self._let_time_pass()
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
-            self._step(handle)
+            process = _process(handle)
+            if process is None:
+                self.steps += 1
+                handle._run()
+            elif process.alive:
+                self._step(handle, process)
         if self.steps > STEPS_MAX:
             raise NeverAtRest(f"{self.steps} steps, {self._now:.3f} s")
 
-    def _step(self, handle: Handle) -> None:
-        process = cast("Context", handle._context).get(PROCESS)  # type: ignore[attr-defined]
-        if process is None:
-            self.steps += 1
-            handle._run()
-            return
-        if not process.alive:
-            return
+    def _step(self, handle: Handle, process: Process) -> None:
         self.steps += 1
         process.steps += 1
         handle._run()
@@ -155,17 +159,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
             process.alive = False
             process.on_death()
 
-    def _let_time_pass(self, ready: "deque[Handle]", scheduled: list[TimerHandle]) -> None:
+    def _let_time_pass(self) -> None:
+        scheduled = self._timers
         while scheduled:
             handle = heapq.heappop(scheduled)
             handle._scheduled = False  # type: ignore[attr-defined]
             if handle._cancelled:
                 continue
-            process = cast("Context", handle._context).get(PROCESS)  # type: ignore[attr-defined]
+            process = _process(handle)
             if process is not None and not process.alive:
                 continue
             self._now = max(self._now, handle.when())
-            ready.append(handle)
+            self._handles.append(handle)
             return
         raise Deadlock(f"at {self._now:.3f} s")
 

@@ -6,7 +6,6 @@ command has its receipt, and what the journal says is what has happened.
 
 import asyncio
 import random
-import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +20,7 @@ from store.journal import Journal
 from store.settings import JournalSettings
 from store.verify import verify_file
 from tests.faults.simulation.disk import Disk
+from tests.faults.simulation.files import copy_folder, remove_folder
 from tests.faults.simulation.life import BASE, STOP_S, Around, Clocks, Life, counting, dead_letters, records
 from tests.faults.simulation.loop import Deadlock, NeverAtRest, VirtualLoop, begin_numbering
 from tests.faults.simulation.network import Network
@@ -61,7 +61,7 @@ def play(
 
     `theme` is what it is about, where the seed does not decide that.
     """
-    shutil.copytree(template, folder)
+    copy_folder(template, folder)
     begin_numbering()
     random.seed(seed)
     loop = VirtualLoop()
@@ -78,7 +78,7 @@ def play(
     world.truth.broken += [f"nobody caught {text}" for text in loop.unhandled]
     if deep and not world.truth.broken:
         world.verify()
-    shutil.rmtree(folder)
+    remove_folder(folder)
     return Outcome(
         seed=seed,
         trace=world.truth.trace,
@@ -304,13 +304,13 @@ class World:
             self._snapshot = None
             self.truth.fired["rolled back"] += 1
             self.truth.lose(snapshot.told)
-            shutil.copytree(snapshot.folder, state)
+            copy_folder(snapshot.folder, state)
         elif self._loses_disk:
             self._loses_disk = False
             self.truth.fired["disk lost"] += 1
             self.truth.lose({})
         else:
-            shutil.copytree(left, state)
+            copy_folder(left, state)
 
     def _take_snapshot(self) -> None:
         """Copy the files of a running daemon, as a snapshot of its machine would."""
@@ -319,7 +319,7 @@ class World:
             return
         (last_seq,) = life.connections[-1].execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
         folder = self.folder / "snapshot"
-        shutil.copytree(self.folder / "state", folder)
+        copy_folder(self.folder / "state", folder)
         self._snapshot = Snapshot(folder, self.plane.journal_id, last_seq, dict(self.truth.told))
 
     def _look_after(self) -> None:
