@@ -74,7 +74,7 @@ def _is_planes(text: str) -> str:
     return text
 
 
-def _traceparent_or_none(text: str | None) -> str | None:
+def traceparent_or_none(text: str | None) -> str | None:
     """W3C Trace Context: a receiver goes on without a `traceparent` that it cannot read."""
     return text if text is not None and _TRACEPARENT.fullmatch(text) else None
 
@@ -91,7 +91,7 @@ AnyText = Annotated[str, Strict()]
 Name = Annotated[str, Strict(), Field(min_length=1, max_length=TEXT_MAX)]
 Note = Annotated[str, Strict(), AfterValidator(_fits_note)]
 Object = Annotated[JsonObject, GetPydanticSchema(_object_schema), WithJsonSchema({"type": "object"})]
-TraceParent = Annotated[str | None, Strict(), AfterValidator(_traceparent_or_none)]
+TraceParent = Annotated[str | None, Strict(), AfterValidator(traceparent_or_none)]
 
 JournalIdField = Annotated[JournalId, Strict(), Field(pattern=HEX32_PATTERN)]
 BootIdField = Annotated[BootId, Strict(), Field(pattern=HEX32_PATTERN)]

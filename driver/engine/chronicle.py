@@ -4,6 +4,7 @@ Part of `driver.engine`; imports `store`. A listener of the journal, so that no 
 line. A line has ids, names and codes, and never what a call was about, nor what it came to.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -31,6 +32,9 @@ from store.records import JsonObject, StoredEvent
 
 log = structlog.get_logger(__name__)
 
+TOLD_AFTER_S: Final = 0.002
+"""About what a commit takes on a quick disk: whoever waited for it is through by then."""
+
 Told = Mapping[str, tuple[str, tuple[str, ...]]]
 
 TOLD: Final[Told] = {
@@ -55,18 +59,41 @@ What is not here changes no state, or is told with more where it comes from: pro
 """
 
 
-def tell(events: Sequence[StoredEvent]) -> None:
-    """Log newly committed changes of state. A listener of the journal."""
-    if log.get_effective_level() > logging.INFO:
+class Chronicle:
+    """Logs what is committed a moment after, all of that moment together.
+
+    By then providers are called and answers are on their way, of which each line would hold up every one.
+    """
+
+    def __init__(self) -> None:
+        self._untold: list[StoredEvent] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def hear(self, events: Sequence[StoredEvent]) -> None:
+        """Log these newly committed events in a moment, or with `tell`. A listener of the journal."""
+        if log.get_effective_level() > logging.INFO:
+            return
+        self._untold.extend(events)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self.tell)
+
+    def tell(self) -> None:
+        """Log what was heard, now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        events, self._untold, self._timer = self._untold, [], None
+        for event in events:
+            _tell(event)
+
+
+def _tell(event: StoredEvent) -> None:
+    if event.requeue_of is not None:
         return
-    for event in events:
-        if event.requeue_of is not None:
-            continue
-        if event.kind == CommandAccepted.KIND:
-            _line(event, *_accepted(event))
-        elif (told := TOLD.get(event.kind)) is not None:
-            name, members = told
-            _line(event, name, _members(event, members))
+    if event.kind == CommandAccepted.KIND:
+        _line(event, *_accepted(event))
+    elif (told := TOLD.get(event.kind)) is not None:
+        name, members = told
+        _line(event, name, _members(event, members))
 
 
 def _accepted(event: StoredEvent) -> tuple[str, JsonObject]:

@@ -11,7 +11,7 @@ from anyio.abc import TaskStatus
 
 from driver.core.commands import CompensateData, EraseData, ProbeData, RetryData, RunCompensateData
 from driver.engine.alarms import raise_alarms
-from driver.engine.chronicle import tell
+from driver.engine.chronicle import Chronicle
 from driver.engine.commands import Commands, Family
 from driver.engine.compensating import CompensateCommand, Compensator, RunCompensateCommand
 from driver.engine.desk import ControlDesk, Identity, LocalDesk
@@ -91,7 +91,9 @@ class Engine:
         """
         journal, traces = self._around.journal, self._around.traces
         journal.watch(traces.committed)
-        unsubscribe = [journal.subscribe(listener) for listener in (tell, raise_alarms, traces.note)]
+        chronicle = Chronicle()
+        listeners = (chronicle.hear, raise_alarms, traces.note)
+        unsubscribe = [journal.subscribe(listener) for listener in listeners]
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.dispatcher.run)
@@ -105,6 +107,7 @@ class Engine:
         finally:
             for end in unsubscribe:
                 end()
+            chronicle.tell()
             traces.close()
 
     def pump(self) -> None:

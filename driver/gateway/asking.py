@@ -32,6 +32,8 @@ class Asked:
     asked_at: datetime | None = None
     delivered_to: tuple[JournalId, ...] = ()
     """The journal that had it then."""
+    traceparent: str | None = None
+    """The span that it is made in."""
 
 
 def frame_of(asked: Asked) -> CommandFrame:
@@ -45,6 +47,7 @@ def frame_of(asked: Asked) -> CommandFrame:
         kind=ToolCallData.KIND,
         data=data,
         delivered_to=asked.delivered_to,
+        traceparent=asked.traceparent,
     )
 
 

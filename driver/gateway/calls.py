@@ -114,6 +114,8 @@ class Calls:
         self._waits = waits
         self._limits = limits
         self._tasks = tasks
+        self._wired = frozenset(name for name, one in sources.providers.items() if isinstance(one, Asking))
+        """The providers that answer as MCP has it."""
         waits.on_end = self._remember
         self._deliveries = Deliveries()
         self._undelivered: set[CommandId] = set()
@@ -378,13 +380,12 @@ class Calls:
 
     async def _tell(self, outcome: Outcome, tool: str) -> JsonObject:
         reading, outcome = await self._reading(outcome)
-        provider = self._sources.providers.get(tool.partition("/")[0])
         return result_of(
             outcome,
             tool,
             self._sources.contract(tool),
             reading,
-            wire=isinstance(provider, Asking),
+            wire=tool.partition("/")[0] in self._wired,
             shown_max=self._limits.result_shown_bytes_max,
         )
 

@@ -36,6 +36,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from driver.core.fields import traceparent_or_none
 from driver.core.identity import is_id
 from driver.gateway.answers import error
 from driver.gateway.approvals import Approvals, Company, client_name
@@ -128,7 +129,8 @@ class Front:
         )
         for method, params, handler in handlers:
             server.add_request_handler(method, params, cast("Any", _in_its_era(handler)))
-        server.middleware.append(self._handle)
+        # before the SDK's own, which would make a span of a call beside the one that the engine makes
+        server.middleware.insert(0, self._handle)
         return server
 
     # ------------------------------------------------------------ lists and reads
@@ -194,6 +196,7 @@ class Front:
             arguments=arguments,
             asked_at=asked_at,
             delivered_to=before,
+            traceparent=_traceparent(params),
         )
         company = Company(ctx, turn.speaker, self._approvals, self._limits)
         given = await self._calls.answer(asked, company, gone=lambda: turn.gone)
@@ -264,6 +267,13 @@ def _identity(
     journal_id = ours.get(JOURNAL_ID)
     before = (JournalId(journal_id),) if isinstance(journal_id, str) and is_id(journal_id) else ()
     return CommandId(minted), _moment(ours[ASKED_AT]), before
+
+
+def _traceparent(params: JsonObject) -> str | None:
+    """Return what the agent's own span is, where it says so as MCP has it."""
+    meta = params.get("_meta")
+    said = meta.get("traceparent") if isinstance(meta, dict) else None
+    return traceparent_or_none(said) if isinstance(said, str) else None
 
 
 def _moment(value: JsonValue) -> datetime:

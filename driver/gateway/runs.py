@@ -39,6 +39,8 @@ class Claims:
 
         A client that starts its server anew does not always wait for the end of the one before.
         """
+        if self.take(speaker):
+            return True
         with anyio.move_on_after(patience_s):
             while not self.take(speaker):
                 await self._given.wait()

@@ -148,19 +148,17 @@ class Waits:
         if event.terminal:
             self.end(wait, ended(wait, event, body))
             return
-        if event.kind not in (ApprovalRequested.KIND, ApprovalDecided.KIND, OperationStarted.KIND):
-            return
-        data = data_of(body)
-        match event.kind:
-            case ApprovalRequested.KIND:
-                wait.approval_id, wait.decided = str(data["approval_id"]), None
-                wait.expires_at = Timestamp(str(data["expires_at"]))
-                wait.deadline_at = None
-            case ApprovalDecided.KIND:
-                wait.approval_id, wait.decided = None, data
-            case _:
-                wait.deadline_at = Timestamp(str(data["deadline_at"]))
+        match event.data:
+            case ApprovalRequested(approval_id=approval_id, expires_at=expires_at):
+                wait.approval_id, wait.expires_at = approval_id, expires_at
+                wait.decided = wait.deadline_at = None
+            case ApprovalDecided():
+                wait.approval_id, wait.decided = None, data_of(body)
+            case OperationStarted(deadline_at=deadline_at):
+                wait.deadline_at = deadline_at
                 return  # no news for whoever waits: the provider is to be called first
+            case _:
+                return
         wait.tell()
 
 

@@ -2,12 +2,14 @@
 
 import shutil
 import sys
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import pytest
+from mcp_types import RequestParamsMeta
 
 from tests.system.agents import ERAS, OPERATION_ID, REPLAYED, Era, Told, agent
+from tests.system.history import Json
 from tests.system.sandbox import Sandbox, sandbox
 from tests.system.test_restored_backup import backup, restore_backup
 from tests.system.zygote import Zygote
@@ -16,6 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.kill]
 
 KILLED = -9
 GATEWAY: Final[dict[str, Any]] = {"gateway": {}}
+SPAN: Final = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 FORGETFUL: Final = """
 import json
@@ -58,6 +61,23 @@ async def test_an_agents_calls_go_through_the_journal_and_come_back_unchanged(
         "run-1",
         "counter/count",
     )
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("said", [SPAN, "its own span", 7], ids=["a span", "no span", "no text"])
+async def test_a_call_is_part_of_the_span_that_its_agent_makes_it_in(
+    zygote: Zygote, era: Era, said: object
+) -> None:
+    """What stands in `_meta.traceparent`, as MCP has it, is the command's; what is no span is dropped."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        await made.start().ready()
+        async with agent(made, era=era) as one:
+            meta = cast("RequestParamsMeta", {"traceparent": said})
+            told = Told(await one.client.call_tool("counter__count", {"n": 1}, meta=meta))
+        seen: list[Json] = []
+        await made.events_until(lambda event: seen.append(event) or event["kind"] == "command.accepted")
+    assert told.outcome == "succeeded"
+    assert seen[-1]["data"].get("traceparent") == (said if said == SPAN else None)
 
 
 @pytest.mark.parametrize("era", ERAS)
