@@ -15,12 +15,12 @@ from rich.text import Text
 
 from driver.cli import completion, doors, views
 from driver.cli.client import LocalClient, Unreachable
-from driver.cli.errands import NotHeard, receipt, wait_option
+from driver.cli.errands import FencedMeanwhile, NotHeard, receipt, wait_option
 from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.progress import Report, shown
-from driver.cli.replies import CommandReply, ErasedReply, Kept, Run, VerifyProgress
+from driver.cli.replies import CommandReply, ErasedReply, Kept, Run, Status, VerifyProgress
 
 LOOK_S: Final = 0.25
 """Between two looks at how far it is: a person sees it move."""
@@ -43,7 +43,8 @@ def erase(
     What is not settled is kept, and so is what the plane has not acknowledged; identities, outcomes, times
     and the chain stay of everything. An erased call cannot be executed again, and rarely compensated. Backups
     and exports that were made before are not touched. A large run takes a while: the erasure goes on when
-    nobody waits for it, and after a restart. Exits 1 where something was kept.
+    nobody waits for it, and after a restart. Exits 1 where something was kept, and where the daemon is fenced
+    meanwhile: it goes on when that is lifted.
     """
     path = f"/v1/runs/{quote(run_id, safe='')}"
     with doors.operator(config_file) as client:
@@ -75,15 +76,18 @@ def _make_sure(run: Run) -> None:
 
 
 def _wait_for(client: LocalClient, given: ErasedReply, total: int, report: Report) -> None:
-    """Return once the command has its receipt. Raises `NotHeard`, and what the client does."""
+    """Return once the command has its receipt. Raises `NotHeard`, `FencedMeanwhile`, and the client's."""
     path = f"/v1/commands/{quote(given.command_id, safe='')}"
     while True:
         try:
             command = client.read(CommandReply, path)
+            fence = client.read(Status, "/v1/status").fence
         except Unreachable as error:
             raise NotHeard(given.command_id) from error
         if command.receipt_seq is not None:
             return
+        if fence is not None:
+            raise FencedMeanwhile(given.command_id, fence)
         report(VerifyProgress(check="erasing", done=_done(command, total), total=total))
         time.sleep(LOOK_S)
 

@@ -4,7 +4,8 @@ Part of `driver.cli`.
 
     click.ClickException
      ├── NotCarriedOut   1   the daemon tried, and could not
-     └── NotHeard        1   the daemon went away before it was done: it goes on after its restart
+     ├── NotHeard        1   the daemon went away before it was done: it goes on after its restart
+     └── FencedMeanwhile 1   the daemon was fenced before it was done: it waits until that is lifted
 """
 
 import json
@@ -22,7 +23,7 @@ from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.plain import plain
 from driver.cli.replies import CommandGiven, CommandReply, Event, RunCommandGiven, Story
-from store.events import ApprovalRequested, CommandFailed
+from store.events import ApprovalRequested, CommandFailed, DriverFenced
 from store.records import COMPENSATION_PREFIX
 
 wait_option = click.option(
@@ -49,6 +50,22 @@ class NotHeard(click.ClickException):
         super().__init__(
             f"the daemon stopped before {command_id} was done: it goes on after its restart; "
             "see 'effectd tail --follow'"
+        )
+
+
+class FencedMeanwhile(click.ClickException):
+    """The daemon was fenced, for `reason`, before the receipt: nothing is begun, for however long."""
+
+    exit_code = EXIT_REFUSED
+
+    def __init__(self, command_id: str, reason: str) -> None:
+        self.command_id = command_id
+        self.reason = reason
+        super().__init__(
+            plain(
+                f"the daemon was fenced ({reason}) before {command_id} was done: what runs is recorded, and "
+                "the rest waits until the fence is lifted; see 'effectd status' and 'effectd unfence --help'"
+            )
         )
 
 
@@ -99,7 +116,7 @@ def receipt(
     """Return the result of a command, once it is done, however long that takes.
 
     Where it waits for a person, standard error says for what; `flags` stand behind the command that decides.
-    Raises `NotCarriedOut`, `NotHeard`, and what the client does.
+    Raises `NotCarriedOut`, `NotHeard`, `FencedMeanwhile`, and what the client does.
     """
     command = client.read(CommandReply, f"/v1/commands/{quote(given.command_id, safe='')}")
     after = (command.accepted_seq or 1) - 1
@@ -107,6 +124,8 @@ def receipt(
         event = client.parse(Event, text)
         if event.kind == ApprovalRequested.KIND and concerns(event, given):
             click.echo(plain(f"It waits for a person: effectd approve {event.operation_id}{flags}"), err=True)
+        if event.kind == DriverFenced.KIND:
+            raise FencedMeanwhile(given.command_id, json.loads(text)["data"]["reason"])
         if event.command_id != given.command_id or not event.terminal:
             continue
         data = json.loads(text)["data"]

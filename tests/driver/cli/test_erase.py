@@ -167,6 +167,29 @@ async def test_a_daemon_that_stops_meanwhile_goes_on_after_its_restart(
     assert b"it goes on after its restart" in said
 
 
+async def test_a_daemon_that_is_fenced_meanwhile_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows how long that lasts: exit code 1, the reason, and the way out."""
+    monkeypatch.setattr(PAUSE_S, 3_600.0)
+    config = write_config(tmp_path)
+    async with serving(tmp_path, ScriptedProvider()) as (rig, _):
+        await fill(rig)
+        begun = anyio.Event()
+        rig.journal.subscribe(
+            lambda events: begun.set() if any(b"run.erase" in (e.body or b"") for e in events) else None
+        )
+        words = [*EFFECTD, "erase", "run-1", "--yes", "--config", str(config)]
+        async with await anyio.open_process(words, start_new_session=True) as waiting:
+            await begun.wait()
+            await rig.desk.fence("forked", "another history")
+            assert waiting.stderr is not None
+            said = b"".join([piece async for piece in waiting.stderr])
+            assert await waiting.wait() == 1
+    assert b"fenced (forked)" in said
+    assert b"effectd unfence" in said
+
+
 def on_terminal(arguments: Sequence[str], typed: bytes) -> tuple[int, str]:
     """Run a command as a person does, who types this; return its exit code, and what the person sees."""
     ours, theirs = pty.openpty()

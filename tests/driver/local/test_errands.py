@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from driver.core.attempts import Phase
 from driver.core.contracts import Contract
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
@@ -101,6 +102,25 @@ async def test_a_person_waits_for_what_was_found(tmp_path: Path) -> None:
     assert (told["verdict"], told["matches"], told["operation_id"]) == ("duplicated", 2, operation_id)
     assert told["detail"].startswith("2 matches")
     assert set(json.loads(asked.stdout)) == {"command_id", "operation_id"}
+
+
+async def test_nobody_waits_for_a_daemon_that_is_fenced(tmp_path: Path) -> None:
+    """The look may come to its end, or may never begin: exit code 1, with the reason and the way out."""
+    provider = world(FAILED, found("a"))
+    async with serving(tmp_path, provider) as (rig, _), anyio.create_task_group() as tasks:
+        operation_id = await unsettled(rig)
+        provider.held_at, provider.arrived = Phase.WRITTEN, anyio.Event()
+
+        async def fence() -> None:
+            await provider.arrived.wait()
+            await rig.desk.fence("superseded", "by another life")
+
+        tasks.start_soon(fence)
+        done = await effectd(tmp_path, "probe", operation_id)
+        assert done.exit_code == 1
+        assert "fenced (superseded)" in done.stderr
+        assert "effectd unfence" in done.stderr
+        provider.gate.set()
 
 
 async def test_a_refusal_is_an_exit_code(tmp_path: Path) -> None:
