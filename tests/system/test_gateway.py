@@ -74,10 +74,15 @@ async def test_a_call_is_part_of_the_span_that_its_agent_makes_it_in(
         async with agent(made, era=era) as one:
             meta = cast("RequestParamsMeta", {"traceparent": said})
             told = Told(await one.client.call_tool("counter__count", {"n": 1}, meta=meta))
-        seen: list[Json] = []
-        await made.events_until(lambda event: seen.append(event) or event["kind"] == "command.accepted")
+        accepted: Json = {}
+
+        def is_accepted(event: Json) -> bool:
+            accepted.update(event)
+            return bool(event["kind"] == "command.accepted")
+
+        await made.events_until(is_accepted)
     assert told.outcome == "succeeded"
-    assert seen[-1]["data"].get("traceparent") == (said if said == SPAN else None)
+    assert accepted["data"].get("traceparent") == (said if said == SPAN else None)
 
 
 @pytest.mark.parametrize("era", ERAS)
