@@ -210,6 +210,7 @@ class _Draft:
     def _started(self, variables: Mapping[str, str]) -> Provider:
         values = {**self._from_file(variables), **self._environment()}
         words = [self._word(position, text, values) for position, text in enumerate(self._server.words)]
+        self._look_for_a_line(words[0].text)
         plain = {name: value for name, value in values.items() if is_switch(name, value)}
         files = {name: self._hide(name, value) for name, value in values.items() if name not in plain}
         argv = self._argv(words, files)
@@ -227,6 +228,17 @@ class _Draft:
             text = _home(text, self._around)
         filled = self._fill("command" if position == 0 else f"args[{position - 1}]", text, values)
         return Word(filled.text, filled.foreign)
+
+    def _look_for_a_line(self, program: str) -> None:
+        """Find a command line where a program should be: it would be looked for as one of that name.
+
+        A path may have spaces in it. Words that begin like options seldom stand in one.
+        """
+        first, *rest = program.split() or [""]
+        if rest and "/" not in first:
+            self._wrong("command", f"it is {_IN_ONE_WORD}")
+        elif any(word.startswith("-") for word in rest):
+            self.notes.append(f"if its command is not the path of a program, it is {_IN_ONE_WORD}")
 
     def _argv(self, words: list[Word], files: dict[str, str]) -> tuple[str, ...]:
         """Return the command line; with secrets in it, one of a shell that takes them from variables."""
@@ -324,6 +336,10 @@ class _Draft:
         self.problems.append(Problem(table=self._server.raw.place, key=key, message=message))
 
 
+_IN_ONE_WORD: Final = (
+    "a whole command line in one string, and would be looked for as one program of that name: write the "
+    'program alone, "command": "npx", and the rest word by word, "args": ["-y", "…"]'
+)
 _PROTOCOLS: Final = frozenset({"accept", "content-type"})
 """Headers that MCP itself sends; a client that is told others sends those all the same."""
 _OF_PROJECTS: Final = frozenset({".mcp.json", "opencode.json", "opencode.jsonc"})

@@ -242,6 +242,33 @@ def test_what_is_neither_json_nor_toml_is_refused(name: str, text: str, expected
     assert expected in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("npx -y mail-mcp", "refused"),
+        ("uvx mail-mcp", "refused"),
+        ("TOKEN=1 mail-mcp", "refused"),
+        (" npx", "nothing"),
+        (" ", "nothing"),
+        ("/opt/My Tools/mail-mcp", "nothing"),
+        ("~/My Tools/mail-mcp", "nothing"),
+        ("/usr/bin/npx -y mail-mcp", "noted"),
+    ],
+)
+def test_a_command_line_in_one_string_is_no_program(command: str, said: str) -> None:
+    """What is surely one is a mistake, with what to write; a path may have spaces, and is taken as it is."""
+    text = json.dumps({"mcpServers": {"mail": {"command": command, "args": ["--fast"]}}})
+    if said == "refused":
+        with pytest.raises(
+            SourceInvalid, match=r'command: it is a whole .* "args": \["-y", "…"\]'
+        ) as refused:
+            planned(text)
+        assert command not in str(refused.value)
+        return
+    notes = planned(text).servers[0].notes
+    assert any("a whole command line in one string" in note for note in notes) == (said == "noted")
+
+
 def test_json_is_read_whatever_its_file_is_called() -> None:
     """It is YAML, too."""
     made = planned('{"mcpServers": {"mail": {"command": "mail-mcp"}}}', Path("/home/mia/config.yaml"))
