@@ -17,12 +17,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from driver.conformance.adapters.stdio import Client, Gone, ToolError
-from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve_with
+from driver.conformance.adapters.verbs import Command, Remembering, Setting, Told, serve_with
 
 Json = dict[str, Any]
 
 
-class Careful:
+class Careful(Remembering):
     """The client."""
 
     name = "careful client"
@@ -30,10 +30,9 @@ class Careful:
     parts: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, setting: Setting, tasks: TaskGroup) -> None:
+        super().__init__(tasks)
         self._setting = setting
         self._client = Client(setting.server, tasks)
-        self._tasks = tasks
-        self._ends = Ends()
         for path in setting.state.glob("*.json"):
             record: Json = json.loads(path.read_text())
             if record["outcome"] is not None:
@@ -53,10 +52,6 @@ class Careful:
         self._ends.begin(command.command_id)
         self._tasks.start_soon(self._run, command.command_id, asked)
         return None
-
-    async def outcome(self, command_id: str, wait_s: float) -> Told:
-        """Say how it ended."""
-        return await self._ends.outcome(command_id, wait_s)
 
     async def _run(self, command_id: str, asked: Json) -> None:
         told = await self._tried(command_id, asked)

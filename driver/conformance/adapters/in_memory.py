@@ -12,10 +12,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from driver.conformance.adapters.stdio import Client, Gone, ToolError
-from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve_with
+from driver.conformance.adapters.verbs import ById, Command, Setting, Told, serve_with
 
 
-class InMemory:
+class InMemory(ById):
     """The driver."""
 
     name = "in-memory driver"
@@ -23,29 +23,16 @@ class InMemory:
     parts: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, setting: Setting, tasks: TaskGroup) -> None:
+        super().__init__(tasks)
         self._deadline_s = setting.deadline_s
         self._client = Client(setting.server, tasks)
-        self._tasks = tasks
-        self._ends = Ends()
 
-    async def deliver(self, command: Command) -> str | None:
-        """Begin it, unless its id is known."""
-        if command.command_id not in self._ends:
-            self._ends.begin(command.command_id)
-            self._tasks.start_soon(self._run, command)
-        return None
-
-    async def outcome(self, command_id: str, wait_s: float) -> Told:
-        """Say how it ended."""
-        return await self._ends.outcome(command_id, wait_s)
-
-    async def _run(self, command: Command) -> None:
+    async def _told(self, command: Command) -> Told:
         try:
             await self._client.call(command.tool, command.arguments, self._deadline_s)
         except (Gone, ToolError, TimeoutError) as error:
-            self._ends.end(command.command_id, Told(outcome="failed", detail=repr(error)))
-        else:
-            self._ends.end(command.command_id, Told(outcome="succeeded"))
+            return Told(outcome="failed", detail=repr(error))
+        return Told(outcome="succeeded")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve
+from driver.conformance.adapters.verbs import ById, Command, Setting, Told, serve
 
 graph: Any = import_module("langgraph.graph")
 prebuilt: Any = import_module("langgraph.prebuilt")
@@ -43,7 +43,7 @@ MODEL: Final = "model"
 Json = dict[str, Any]
 
 
-class LangGraph:
+class LangGraph(ById):
     """The graph, and the threads that this process runs."""
 
     name = "langgraph"
@@ -51,22 +51,11 @@ class LangGraph:
     parts: Mapping[str, str] = MappingProxyType({part: metadata.version(part) for part in PARTS})
 
     def __init__(self, compiled: Any, tasks: TaskGroup) -> None:  # noqa: ANN401 - imported by name
+        super().__init__(tasks)
         self._graph = compiled
-        self._tasks = tasks
-        self._ends = Ends()
 
-    async def deliver(self, command: Command) -> str | None:
-        """Begin a thread, or resume it; one that this process has begun is left alone."""
-        if command.command_id not in self._ends:
-            self._ends.begin(command.command_id)
-            self._tasks.start_soon(self._run, command)
-        return None
-
-    async def outcome(self, command_id: str, wait_s: float) -> Told:
-        """Say how it ended."""
-        return await self._ends.outcome(command_id, wait_s)
-
-    async def _run(self, command: Command) -> None:
+    async def _told(self, command: Command) -> Told:
+        """Begin a thread, or resume it."""
         thread: Json = {"configurable": {"thread_id": command.command_id}}
         asked = json.dumps({"tool": command.tool, "arguments": dict(command.arguments)})
         try:
@@ -74,13 +63,12 @@ class LangGraph:
             given = None if saved.values else {"messages": [messages.HumanMessage(asked)]}
             ended = bool(saved.values) and not saved.next
             values = saved.values if ended else await self._graph.ainvoke(given, thread, durability="sync")
-            told = _told(values["messages"])
+            return _result(values["messages"])
         except Exception as error:  # noqa: BLE001 - whatever a graph raises is what its caller gets
-            told = Told(outcome="unknown", detail=repr(error))
-        self._ends.end(command.command_id, told)
+            return Told(outcome="unknown", detail=repr(error))
 
 
-def _told(said: list[Any]) -> Told:
+def _result(said: list[Any]) -> Told:
     result = next(message for message in reversed(said) if isinstance(message, messages.ToolMessage))
     return Told(outcome="succeeded" if result.status == "success" else "failed", detail=str(result.content))
 

@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from driver.conformance.adapters.stdio import Client, Gone, Json, ToolError
-from driver.conformance.adapters.verbs import Command, Ends, Setting, Told, serve_with
+from driver.conformance.adapters.verbs import Command, Remembering, Setting, Told, serve_with
 
 TRIES = 3
 
@@ -40,7 +40,7 @@ class InOrder(Client):
             self._take(self._spare.pop(0))
 
 
-class Reckless:
+class Reckless(Remembering):
     """The client."""
 
     name = "reckless client"
@@ -48,10 +48,9 @@ class Reckless:
     parts: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, setting: Setting, tasks: TaskGroup) -> None:
+        super().__init__(tasks)
         self._setting = setting
         self._client = InOrder(setting.server, tasks)
-        self._tasks = tasks
-        self._ends = Ends()
         self._ended: set[tuple[str, str]] = set()
 
     async def deliver(self, command: Command) -> str | None:
@@ -60,10 +59,6 @@ class Reckless:
             self._ends.begin(command.command_id)
             self._tasks.start_soon(self._run, command)
         return None
-
-    async def outcome(self, command_id: str, wait_s: float) -> Told:
-        """Say how it ended."""
-        return await self._ends.outcome(command_id, wait_s)
 
     async def _run(self, command: Command) -> None:
         told = await self._tried(command)

@@ -5,6 +5,7 @@ Part of `driver.conformance.adapters`; imports nothing of ours.
 
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,3 +146,33 @@ class Ends:
         with anyio.move_on_after(wait_s):
             await self._ended[command_id].wait()
         return self._told.get(command_id, Told(outcome="running"))
+
+
+class Remembering:
+    """A runtime that has its commands in its memory, each under its id."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        self._ends = Ends()
+
+    async def outcome(self, command_id: str, wait_s: float) -> Told:
+        """Say how it ended."""
+        return await self._ends.outcome(command_id, wait_s)
+
+
+class ById(Remembering, ABC):
+    """One that knows a command by its id alone, whatever its arguments."""
+
+    async def deliver(self, command: Command) -> str | None:
+        """Begin it, unless its id is known."""
+        if command.command_id not in self._ends:
+            self._ends.begin(command.command_id)
+            self._tasks.start_soon(self._run, command)
+        return None
+
+    async def _run(self, command: Command) -> None:
+        self._ends.end(command.command_id, await self._told(command))
+
+    @abstractmethod
+    async def _told(self, command: Command) -> Told:
+        """Carry it out; return how it ended."""
