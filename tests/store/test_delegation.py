@@ -85,6 +85,20 @@ CHILDREN = [
         id="all settled",
     ),
     pytest.param(
+        (*ran(2, failed(2)),),
+        Effect.OCCURRED,
+        Source.DAEMON,
+        0,
+        id="a failure that was reported is settled",
+    ),
+    pytest.param(
+        (*ran(2, failed(2, unsettled=True)),),
+        Effect.UNKNOWN,
+        None,
+        1,
+        id="a failure that settles nothing",
+    ),
+    pytest.param(
         (*ran(2, unknown(2), reconciled(2, Effect.OCCURRED)), *ran(3, succeeded(3))),
         Effect.OCCURRED,
         Source.OPERATOR,
