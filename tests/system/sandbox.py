@@ -396,6 +396,14 @@ async def sandbox(
         shutil.rmtree(root, ignore_errors=True)
 
 
+@asynccontextmanager
+async def standing(zygote: Zygote, **tables: Mapping[str, Any]) -> AsyncGenerator[Sandbox]:
+    """Make one without a plane, whose first life is ready."""
+    async with sandbox(zygote, None, **tables) as made:
+        await made.start().ready()
+        yield made
+
+
 async def _close(made: Sandbox) -> None:
     with anyio.CancelScope(shield=True):
         for life in made.lives:

@@ -10,7 +10,7 @@ from mcp_types import RequestParamsMeta
 
 from tests.system.agents import ERAS, OPERATION_ID, REPLAYED, Era, Told, agent
 from tests.system.history import Json
-from tests.system.sandbox import Sandbox, sandbox
+from tests.system.sandbox import Sandbox, sandbox, standing
 from tests.system.test_restored_backup import backup, restore_backup
 from tests.system.zygote import Zygote
 
@@ -47,8 +47,7 @@ async def test_an_agents_calls_go_through_the_journal_and_come_back_unchanged(
     zygote: Zygote, era: Era
 ) -> None:
     """Tools of all providers under their names; a result as the provider gave it, and our words beside it."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made, era=era) as one:
             tools = await one.tools()
             told = await one.call("counter__count", n=1)
@@ -69,8 +68,7 @@ async def test_a_call_is_part_of_the_span_that_its_agent_makes_it_in(
     zygote: Zygote, era: Era, said: object
 ) -> None:
     """What stands in `_meta.traceparent`, as MCP has it, is the command's; what is no span is dropped."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made, era=era) as one:
             meta = cast("RequestParamsMeta", {"traceparent": said})
             told = Told(await one.client.call_tool("counter__count", {"n": 1}, meta=meta))
@@ -208,8 +206,7 @@ async def test_an_answer_before_the_commit_is_a_lie(zygote: Zygote) -> None:
 
 async def test_an_equal_call_that_runs_is_attached_to(zygote: Zygote) -> None:
     """Two equal calls at once are one execution, and both get its answer."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         gate = made.root / "gate"
         found: list[Told] = []
         async with agent(made) as one, anyio.create_task_group() as tasks:
@@ -266,9 +263,8 @@ async def test_a_look_alike_of_what_may_have_happened_is_refused(zygote: Zygote)
 
 async def test_the_run_is_that_of_the_command_line_and_survives_a_restart(zygote: Zygote) -> None:
     """Nothing that an agent sends names its run; a resumed run guards, too."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, **GATEWAY) as made:
+        life = made.lives[-1]
         async with agent(made, "mine") as one:
             before = await one.call("counter__count", n=1, run_id="other", repeat=True)
             await life.kill()
@@ -280,8 +276,7 @@ async def test_the_run_is_that_of_the_command_line_and_survives_a_restart(zygote
 
 async def test_two_gateways_on_one_run_are_told_so(zygote: Zygote) -> None:
     """The second one gets a tool error for its calls, and executes nothing, until the first has gone."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made, "shared") as first:
             await first.call("counter__count", n=1)
             async with agent(made, "shared") as second:
@@ -296,8 +291,7 @@ async def test_two_gateways_on_one_run_are_told_so(zygote: Zygote) -> None:
 
 async def test_wrong_input_is_a_tool_error_and_executes_nothing(zygote: Zygote) -> None:
     """An unknown tool, arguments that do not fit, arguments that are too large: each says what is wrong."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made) as one:
             unknown = await one.call("counter__nothing")
             nowhere = await one.call("nobody__nothing")
@@ -315,9 +309,8 @@ async def test_wrong_input_is_a_tool_error_and_executes_nothing(zygote: Zygote) 
 
 async def test_a_fenced_or_stopping_daemon_is_a_tool_error(zygote: Zygote) -> None:
     """What a daemon refuses that acts on nothing is a refusal for the agent, too."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, **GATEWAY) as made:
+        life = made.lives[-1]
         gate = made.root / "gate"
         async with agent(made) as one, anyio.create_task_group() as tasks:
             tasks.start_soon(one.client.call_tool, "counter__slow", {"until": str(gate)})
@@ -334,8 +327,7 @@ async def test_a_fenced_or_stopping_daemon_is_a_tool_error(zygote: Zygote) -> No
 
 async def test_the_own_tools_look_and_settle_nothing(zygote: Zygote) -> None:
     """An agent sees the operations of its run, each whole, and no other run's."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made, "mine") as one:
             told = await one.call("counter__count", n=1)
             listed = await one.call("effectd__operations")
@@ -352,9 +344,8 @@ async def test_the_own_tools_look_and_settle_nothing(zygote: Zygote) -> None:
 
 async def test_the_socket_is_for_the_group_and_goes_with_the_daemon(zygote: Zygote) -> None:
     """0660, made before the daemon is ready, and removed at its end."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, **GATEWAY) as made:
+        life = made.lives[-1]
         path = anyio.Path(made.runtime / "gateway.sock")
         mode = (await path.stat()).st_mode & 0o777
         assert await life.stop() == 0
@@ -363,8 +354,7 @@ async def test_the_socket_is_for_the_group_and_goes_with_the_daemon(zygote: Zygo
 
 async def test_operation_ids_say_which_run_and_call(zygote: Zygote) -> None:
     """Two calls with the same arguments, one after the other, are two intents: both run."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made) as one:
             told = [await one.call("counter__count", n=1) for _ in range(3)]
         assert len({item.meta[OPERATION_ID] for item in told}) == 3
@@ -373,8 +363,7 @@ async def test_operation_ids_say_which_run_and_call(zygote: Zygote) -> None:
 
 async def test_the_status_and_the_doctor_know_of_the_gateway(zygote: Zygote) -> None:
     """How many are connected; and a socket that nobody can connect to is a breakage."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made):
             found = (await made.status())["gateway"]
             shown = await made.command("status")

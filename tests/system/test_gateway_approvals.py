@@ -8,7 +8,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from tests.system.agents import ERAS, Era, Told, agent
 from tests.system.history import Json
-from tests.system.sandbox import Sandbox, sandbox
+from tests.system.sandbox import Sandbox, standing
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -41,8 +41,7 @@ async def test_no_agent_approves_itself(zygote: Zygote) -> None:
         asked.append(params.message)
         return ElicitResult(action="accept", content={"decision": "approve"})
 
-    async with sandbox(zygote, None, **ASKING) as made:
-        await made.start().ready()
+    async with standing(zygote, **ASKING) as made:
         async with agent(made, elicitation_callback=answer) as one, anyio.create_task_group() as tasks:
             tasks.start_soon(one.client.call_tool, "counter__count", {"n": 1})
             operation = await waiting(made)
@@ -62,8 +61,7 @@ async def test_a_call_waits_for_its_approval_and_is_told_of_the_decision(
     async def said(progress: float, total: float | None, message: str | None) -> None:
         heard.append(message or "")
 
-    async with sandbox(zygote, None, **SELF) as made:
-        await made.start().ready()
+    async with standing(zygote, **SELF) as made:
         found: list[Told] = []
         async with agent(made) as one, anyio.create_task_group() as tasks:
 
@@ -99,8 +97,7 @@ async def test_a_user_can_be_asked_in_the_client(zygote: Zygote, era: Era, actio
             return ElicitResult(action="accept", content=content)
         return ElicitResult(action="decline")
 
-    async with sandbox(zygote, None, **SELF) as made:
-        await made.start().ready()
+    async with standing(zygote, **SELF) as made:
         async with agent(made, era=era, elicitation_callback=answer) as one:
             told = await one.call("counter__count", n=1)
         operation = await made.operation(told.operation_id)
@@ -112,8 +109,7 @@ async def test_a_user_can_be_asked_in_the_client(zygote: Zygote, era: Era, actio
 
 async def test_cancelling_a_call_that_waits_ends_it(zygote: Zygote) -> None:
     """What nobody waits for any more is not done when somebody approves it later."""
-    async with sandbox(zygote, None, **SELF) as made:
-        await made.start().ready()
+    async with standing(zygote, **SELF) as made:
         ended: list[Json] = []
 
         def over(event: Json) -> bool:

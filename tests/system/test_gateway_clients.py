@@ -13,7 +13,7 @@ from fastmcp.client.transports import StdioTransport
 
 from tests.peers import from_npm, from_pypi
 from tests.system.agents import ERAS, Era, agent, command
-from tests.system.sandbox import Sandbox, sandbox
+from tests.system.sandbox import Sandbox, standing
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.lane]
@@ -21,8 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.lane]
 
 async def test_fastmcp_lists_and_calls(zygote: Zygote) -> None:
     """Its results are as the server gave them, and its calls are in the journal."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        await made.start().ready()
+    async with standing(zygote, gateway={}) as made:
         first, *rest = command(made, "run-1")
         async with FastClient(StdioTransport(command=first, args=rest)) as client:
             names = [tool.name for tool in await client.list_tools()]
@@ -54,8 +53,7 @@ async def inspect(made: Sandbox, *arguments: str) -> dict[str, Any]:
 
 async def test_the_inspector_lists_and_calls(zygote: Zygote) -> None:
     """The official inspector, in its command line mode."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        await made.start().ready()
+    async with standing(zygote, gateway={}) as made:
         listed = await inspect(made, "--method", "tools/list")
         called = await inspect(
             made, "--method", "tools/call", "--tool-name", "counter__count", "--tool-arg", "n=1"
@@ -75,8 +73,7 @@ async def test_public_servers_are_passed_through(zygote: Zygote, tmp_path: Path,
         "providers__git": {"kind": "mcp", "argv": [from_pypi("mcp-server-git")]},
         "providers__time": {"kind": "mcp", "argv": [from_pypi("mcp-server-time")]},
     }
-    async with sandbox(zygote, None, **tables) as made:
-        await made.start().ready()
+    async with standing(zygote, **tables) as made:
         async with agent(made, era=era) as one:
             tools = {tool.name: tool for tool in (await one.client.list_tools()).tools}
             status = await one.call("git__git_status", repo_path=str(repository))
@@ -100,8 +97,7 @@ async def test_resources_prompts_and_progress_are_passed_through(zygote: Zygote,
     async def said(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
 
-    async with sandbox(zygote, None, **tables) as made:
-        await made.start().ready()
+    async with standing(zygote, **tables) as made:
         async with agent(made, era=era) as one:
             resources = (await one.client.list_resources()).resources
             read = await one.client.read_resource(str(resources[0].uri))

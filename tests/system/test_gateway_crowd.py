@@ -15,7 +15,7 @@ from driver.gateway.lines import Lines
 from driver.gateway.wire import Greeting, Message, line
 from tests.report import add
 from tests.system.agents import Agent, Told, agent
-from tests.system.sandbox import Sandbox, sandbox
+from tests.system.sandbox import Sandbox, standing
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill, pytest.mark.lane]
@@ -85,8 +85,7 @@ async def test_all_connections_that_there_may_be_are_served_at_once_and_the_next
     """256 calls at once, each made once; the 257th connection is refused, until one of them has gone."""
     count = GatewayLimits().connections_max
     results: list[dict[str, Any]] = []
-    async with sandbox(zygote, None, gateway={}) as made:
-        await made.start().ready()
+    async with standing(zygote, gateway={}) as made:
         async with AsyncExitStack() as crowd:
             relays = [await crowd.enter_async_context(connected(made)) for _ in range(count - 1)]
             last = await crowd.enter_async_context(AsyncExitStack())
@@ -126,9 +125,8 @@ async def test_many_relays_outlive_the_daemon_together(zygote: Zygote, pytestcon
     """Each has a call under way when the daemon is killed; each gets its answer, and no effect is doubled."""
     told: dict[int, Told] = {}
     starting = anyio.Semaphore(STARTING)
-    async with sandbox(zygote, None, gateway={}) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, gateway={}) as made:
+        life = made.lives[-1]
         gate = made.root / "gate"
         began = perf_counter()
 

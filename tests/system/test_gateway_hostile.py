@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.system.agents import agent
-from tests.system.sandbox import Sandbox, sandbox
+from tests.system.sandbox import Sandbox, standing
 from tests.system.test_gateway_approvals import SELF, waiting
 from tests.system.zygote import Zygote
 
@@ -196,9 +196,8 @@ def outcome(response: dict[str, Any]) -> str:
 
 async def test_hostile_lines_are_answered_and_execute_nothing(zygote: Zygote) -> None:
     """Each with an error for whoever may wait; no answer is longer for it, and no handler fails."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, gateway={}) as made:
+        life = made.lives[-1]
 
         def lie() -> None:
             with liar(made) as one:
@@ -223,9 +222,8 @@ async def test_hostile_lines_are_answered_and_execute_nothing(zygote: Zygote) ->
 
 async def test_a_time_that_is_none_is_long_ago_and_costs_no_call_its_answer(zygote: Zygote) -> None:
     """Of when a call was first asked a relay may say anything: it is answered, and made once."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, gateway={}) as made:
+        life = made.lives[-1]
 
         def lie() -> None:
             with liar(made) as one:
@@ -242,8 +240,7 @@ async def test_a_time_that_is_none_is_long_ago_and_costs_no_call_its_answer(zygo
 
 async def test_a_greeting_that_is_none_is_refused_with_its_reason(zygote: Zygote) -> None:
     """And the connection ends: nobody is served who does not say for whom."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        await made.start().ready()
+    async with standing(zygote, gateway={}) as made:
 
         def lie() -> None:
             for changes in NO_GREETINGS:
@@ -256,8 +253,7 @@ async def test_a_greeting_that_is_none_is_refused_with_its_reason(zygote: Zygote
 
 async def test_half_a_line_and_a_line_without_an_end_cost_one_connection(zygote: Zygote) -> None:
     """A relay that stops in the middle, one that never stops, and one that does not even begin."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        await made.start().ready()
+    async with standing(zygote, gateway={}) as made:
 
         def lie() -> None:
             with liar(made) as one:
@@ -280,9 +276,8 @@ async def test_half_a_line_and_a_line_without_an_end_cost_one_connection(zygote:
 
 async def test_an_answer_that_was_not_heard_after_all_guards_its_call(zygote: Zygote) -> None:
     """A relay takes its word back, in this life of the daemon or the next; nobody else's word counts."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, gateway={}) as made:
+        life = made.lives[-1]
 
         def call_and_confirm(one: Liar, n: int) -> str:
             assert outcome(one.call(f'{{"n":{n}}}')) == "succeeded"
@@ -317,8 +312,7 @@ async def test_an_answer_that_was_not_heard_after_all_guards_its_call(zygote: Zy
 
 async def test_an_id_of_another_call_that_waits_gets_nobody_its_answer(zygote: Zygote) -> None:
     """With other arguments, or in another run: it is refused, nothing is executed, and the first goes on."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        await made.start().ready()
+    async with standing(zygote, gateway={}) as made:
         gate = made.root / "gate"
 
         def asked(tool: str, arguments: dict[str, Any]) -> str:
@@ -346,8 +340,7 @@ async def test_an_id_of_another_call_that_waits_gets_nobody_its_answer(zygote: Z
 
 async def test_a_relay_that_never_reads_is_not_read_any_further(zygote: Zygote) -> None:
     """Its requests wait in its own socket; what they cost the daemon is bounded, and others are served."""
-    async with sandbox(zygote, None, gateway={}) as made:
-        await made.start().ready()
+    async with standing(zygote, gateway={}) as made:
 
         def ask_without_reading() -> int:
             with liar(made) as one:
@@ -361,8 +354,7 @@ async def test_a_relay_that_never_reads_is_not_read_any_further(zygote: Zygote) 
 
 async def test_an_answer_of_a_user_that_nobody_can_read_decides_nothing(zygote: Zygote) -> None:
     """The call waits on, until somebody decides; its client is told of that, and of no fault."""
-    async with sandbox(zygote, None, **SELF) as made:
-        await made.start().ready()
+    async with standing(zygote, **SELF) as made:
 
         def garble() -> dict[str, Any]:
             with liar(made) as one:

@@ -2,8 +2,8 @@
 
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,25 +26,26 @@ pytestmark = [pytest.mark.anyio, pytest.mark.kill]
 SECRET: Final = "open-sesame"
 
 
-def listening(made: Sandbox, **tables: dict[str, Any]) -> int:
-    """Configure a gateway over HTTP; return its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    token = made.root / "gateway-token"
-    token.write_text(SECRET + "\n")
-    token.chmod(0o600)
-    served = {"listen": f"127.0.0.1:{port}", "token_file": str(token)}
-    made.configure(**{**tables, "gateway": served})
-    return port
+@asynccontextmanager
+async def listening(zygote: Zygote, **tables: dict[str, Any]) -> AsyncGenerator[tuple[Sandbox, int]]:
+    """Make a sandbox whose gateway is ready over HTTP, at this port."""
+    async with sandbox(zygote, None) as made:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port: int = free.getsockname()[1]
+        token = made.root / "gateway-token"
+        token.write_text(SECRET + "\n")
+        token.chmod(0o600)
+        served = {"listen": f"127.0.0.1:{port}", "token_file": str(token)}
+        made.configure(**{**tables, "gateway": served})
+        await made.start().ready()
+        yield made, port
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_over_http_is_served_in_either_era(zygote: Zygote, era: Era) -> None:
     """The same tools and answers as over stdio; the run is the one that the header names."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        await made.start().ready()
+    async with listening(zygote) as (made, port):
         async with http_agent(port, SECRET, era=era, effectd_run="over-http") as one:
             assert "counter__count" in await one.tools()
             told = [await one.call("counter__count", n=1) for _ in range(2)]
@@ -69,9 +70,7 @@ async def test_who_has_no_token_or_comes_from_a_web_page_is_not_let_in(
     zygote: Zygote, headers: dict[str, str], path: str, status: int
 ) -> None:
     """Token, Host, Origin and the names of runs are looked at before anything is done."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        await made.start().ready()
+    async with listening(zygote) as (_, port):
         async with httpx2.AsyncClient() as client:
             answer = await client.post(f"http://127.0.0.1:{port}{path}", json={}, headers=headers)
         assert answer.status_code == status
@@ -80,9 +79,7 @@ async def test_who_has_no_token_or_comes_from_a_web_page_is_not_let_in(
 
 async def test_a_session_that_the_newer_era_does_not_have_names_no_run(zygote: Zygote) -> None:
     """A client may send any text there: the run stays one that a run may be called."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        await made.start().ready()
+    async with listening(zygote) as (made, port):
         for number, session in enumerate(("a b", "x" * 5_000, "../..//")):
             async with http_agent(port, SECRET, era="auto", mcp_session_id=session) as one:
                 told = await one.call("counter__count", n=number)
@@ -92,9 +89,7 @@ async def test_a_session_that_the_newer_era_does_not_have_names_no_run(zygote: Z
 
 async def test_a_session_is_told_over_http_that_lists_change(zygote: Zygote) -> None:
     """As over stdio: what the handshake says makes clients listen."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made, **TABLES)
-        await made.start().ready()
+    async with listening(zygote, **TABLES) as (_, port):
         changed = anyio.Event()
 
         async def hear(message: Any) -> None:  # noqa: ANN401 - whatever the SDK hands over
@@ -115,9 +110,7 @@ async def test_a_session_is_told_over_http_that_lists_change(zygote: Zygote) -> 
 @pytest.mark.lane
 async def test_connections_that_ask_nothing_end(zygote: Zygote) -> None:
     """No token is needed for them: they leave room for those that have one."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        await made.start().ready()
+    async with listening(zygote) as (_, port):
         async with anyio.create_task_group() as tasks:
             for number in range(SILENT):
                 tasks.start_soon(say_and_wait_for_the_end, port, BEGINNINGS[number % len(BEGINNINGS)])
@@ -166,10 +159,7 @@ BEGINNINGS: Final = (b"", b"POST /mcp HTTP/1.1\r\nHo", _REFUSED, _REFUSED + b"PO
 
 async def test_an_answer_that_nobody_heard_guards_its_call(zygote: Zygote) -> None:
     """The client hangs up; its resend executes nothing, gets the result, and the next call is a new one."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        life = made.start()
-        await life.ready()
+    async with listening(zygote) as (made, port):
         gate = made.root / "gate"
         arguments = {"until": str(gate), "n": 1}
         await hang_up_during(made, port, arguments)
@@ -186,10 +176,8 @@ async def test_an_answer_that_nobody_heard_guards_its_call(zygote: Zygote) -> No
 
 async def test_an_answer_that_nobody_heard_guards_after_a_restart_too(zygote: Zygote) -> None:
     """Whether an answer was delivered is in the journal, not in the process that has died."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        life = made.start()
-        await life.ready()
+    async with listening(zygote) as (made, port):
+        life = made.lives[-1]
         gate = made.root / "gate"
         arguments = {"until": str(gate), "n": 1}
         await hang_up_during(made, port, arguments)
@@ -218,9 +206,7 @@ async def hang_up_during(made: Sandbox, port: int, arguments: dict[str, Any]) ->
 
 async def test_a_call_is_taken_back_after_its_answer_went_out(zygote: Zygote) -> None:
     """The answer and the word that nobody wants it have crossed: an equal call is refused with its result."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        await made.start().ready()
+    async with listening(zygote) as (made, port):
         async with posting(port, SECRET) as one:
             told = [await one.call(2, "counter__count", n=1)]
             await one.notify("notifications/cancelled", requestId=2, reason="too slow")
@@ -237,9 +223,7 @@ async def test_a_client_that_hangs_up_in_the_middle_of_its_answer_has_not_heard_
     zygote: Zygote, era: Era
 ) -> None:
     """It read the head and a part: what the daemon still held was heard by nobody, and guards."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made, providers__verbose=VERBOSE)
-        await made.start().ready()
+    async with listening(zygote, providers__verbose=VERBOSE) as (_, port):
         async with posting(port, SECRET) as one:
             await read_some(port, large_call(one.client.headers, era))
         async with http_agent(port, SECRET, era=era, effectd_run="mine") as one:
@@ -284,9 +268,7 @@ async def read_some(port: int, data: bytes) -> None:
 
 async def test_what_json_does_not_have_is_not_taken_over_http_either(zygote: Zygote) -> None:
     """The same words as on the socket, before the SDK reads it; nothing is executed."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        await made.start().ready()
+    async with listening(zygote) as (made, port):
         async with posting(port, SECRET) as one:
             for modern in (False, True):
                 one.client.headers["mcp-protocol-version"] = "2026-07-28" if modern else "2025-11-25"
@@ -305,9 +287,7 @@ async def test_what_json_does_not_have_is_not_taken_over_http_either(zygote: Zyg
 
 async def test_an_id_that_waits_is_not_taken_twice_in_a_session(zygote: Zygote) -> None:
     """The SDK would give the second one the answer of the first: it is refused, and the first goes on."""
-    async with sandbox(zygote, None) as made:
-        port = listening(made)
-        await made.start().ready()
+    async with listening(zygote) as (made, port):
         gate = made.root / "gate"
         told: dict[str, dict[str, Any]] = {}
         async with posting(port, SECRET) as one:

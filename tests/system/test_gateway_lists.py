@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from tests.system.agents import agent
-from tests.system.sandbox import sandbox
+from tests.system.sandbox import standing
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -24,8 +24,7 @@ TABLES: Final[dict[str, Any]] = {
 
 async def test_titles_schemas_and_annotations_are_passed_through(zygote: Zygote) -> None:
     """A program that is declared gets a schema of the arguments that its templates look at."""
-    async with sandbox(zygote, None, **TABLES) as made:
-        await made.start().ready()
+    async with standing(zygote, **TABLES) as made:
         async with agent(made) as one:
             tools = {tool.name: tool for tool in (await one.client.list_tools()).tools}
             said = await one.call("shell__say", text="hi")
@@ -45,8 +44,7 @@ async def test_a_change_of_a_providers_tools_is_told_and_listed(zygote: Zygote) 
         if "ToolListChanged" in type(getattr(message, "root", message)).__name__:
             changed.set()
 
-    async with sandbox(zygote, None, **TABLES) as made:
-        await made.start().ready()
+    async with standing(zygote, **TABLES) as made:
         async with agent(made, message_handler=hear) as one:
             before = await one.tools()
             await one.call("changing__grow")
@@ -63,9 +61,8 @@ async def test_a_client_of_the_newer_era_listens_for_changes_over_restarts(
     zygote: Zygote, restarted: bool
 ) -> None:
     """Its one request for them goes on with the next daemon, which nobody has to ask again."""
-    async with sandbox(zygote, None, **TABLES) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, **TABLES) as made:
+        life = made.lives[-1]
         async with agent(made, era="auto") as one, one.client.listen(tools_list_changed=True) as changes:
             before = await one.tools()
             if restarted:

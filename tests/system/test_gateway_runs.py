@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from tests.system.agents import CODE, EFFECTD, Agent, Told, agent
-from tests.system.sandbox import Sandbox, sandbox
+from tests.system.sandbox import Sandbox, sandbox, standing
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -50,8 +50,7 @@ async def lose(one: Agent, tool: str, arguments: dict[str, Any]) -> None:
 
 async def test_two_windows_in_one_folder_have_a_run_each(zygote: Zygote) -> None:
     """With the very same lines in the client both work at once, and neither is in the other's way."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         program = folder(made, "shop")
         async with agent(made, None, program=program) as one, agent(made, None, program=program) as other:
             told = [await window.call("counter__count", n=1) for window in (one, other)]
@@ -91,9 +90,8 @@ async def test_an_answer_that_a_killed_client_never_heard_guards_in_the_next_one
     zygote: Zygote, restarted: bool
 ) -> None:
     """It is told what came of it, with the result, whether the daemon remembers it or its journal does."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, **GATEWAY) as made:
+        life = made.lives[-1]
         gate = made.root / "gate"
         arguments = {"n": 1, "until": str(gate)}
         async with agent(made, None, program=folder(made, "shop")) as one, anyio.create_task_group() as tasks:
@@ -118,8 +116,7 @@ async def test_an_answer_that_a_killed_client_never_heard_guards_in_the_next_one
 async def test_a_run_in_which_nothing_is_open_is_not_continued(zygote: Zygote) -> None:
     """What may be made once in a run may be made in the next one: a new start is a new piece of work."""
     tables = {**GATEWAY, "providers__counter__tools__count": {"identical": "once-per-run"}}
-    async with sandbox(zygote, None, **tables) as made:
-        await made.start().ready()
+    async with standing(zygote, **tables) as made:
         async with agent(made, None, program=folder(made, "shop")) as one:
             told = [await one.call("counter__count", n=1) for _ in range(2)]
         async with agent(made, None, program=folder(made, "shop")) as anew:
@@ -129,8 +126,7 @@ async def test_a_run_in_which_nothing_is_open_is_not_continued(zygote: Zygote) -
 
 async def test_a_named_run_is_its_next_relays_once_the_one_before_is_killed(zygote: Zygote) -> None:
     """Nothing has to expire: who speaks for a run is whoever is connected."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made, "mine", program=folder(made, "shop")) as one:
             await one.call("counter__count", n=1)
             os.kill(pid_of(made, "shop"), signal.SIGKILL)
@@ -141,9 +137,7 @@ async def test_a_named_run_is_its_next_relays_once_the_one_before_is_killed(zygo
 
 async def test_a_call_waits_a_moment_for_a_relay_that_is_about_to_end(zygote: Zygote) -> None:
     """A client may start its server anew before the one before has gone."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        life = made.start()
-        await life.ready()
+    async with standing(zygote, **GATEWAY) as made:
         found: list[Told] = []
         async with agent(made, "mine", program=folder(made, "shop")) as one:
             await one.call("counter__count", n=1)
@@ -174,8 +168,7 @@ async def test_a_relay_continues_the_runs_that_its_command_line_names(zygote: Zy
 
 async def test_a_relay_starts_nothing(zygote: Zygote) -> None:
     """It carries lines: an agent that ends it has ended all of it."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         async with agent(made, program=folder(made, "shop")) as one:
             await one.call("counter__count", n=1)
             children = children_of(pid_of(made, "shop"))

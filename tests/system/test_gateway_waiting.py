@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from tests.system.agents import ERAS, Agent, Era, Told, agent
-from tests.system.sandbox import sandbox
+from tests.system.sandbox import sandbox, standing
 from tests.system.test_gateway import attached
 from tests.system.test_gateway_approvals import waiting
 from tests.system.test_probes import looking_at_the_ledger
@@ -97,8 +97,7 @@ async def test_equal_calls_of_one_relay_are_one_execution_over_a_kill_of_the_dae
 
 async def test_one_of_two_equal_calls_may_be_cancelled_without_the_other(zygote: Zygote) -> None:
     """Only a call that nobody wants any more is cancelled."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         gate = made.root / "gate"
         arguments = {"until": str(gate), "n": 1, "heed_cancel": True}
         found: list[Told] = []
@@ -119,8 +118,7 @@ async def test_one_of_two_equal_calls_may_be_cancelled_without_the_other(zygote:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_cancelled_call_is_cancelled_at_its_provider(zygote: Zygote, era: Era) -> None:
     """It was sent, so it is unknown what it did; the server heard that nobody waits."""
-    async with sandbox(zygote, None, **GATEWAY) as made:
-        await made.start().ready()
+    async with standing(zygote, **GATEWAY) as made:
         dropped: list[Told] = []
         async with agent(made, era=era) as one:
             async with anyio.create_task_group() as tasks:
