@@ -38,8 +38,8 @@ from driver.core.conclusion import Attempted, Outcome
 from driver.core.contracts import ToolName
 from driver.core.probes import is_look
 from driver.core.reports import judge
+from driver.crew import Crew, Work
 from driver.engine.assignments import Assignment, UnderWay, identify, load
-from driver.engine.crew import Crew, Work
 from driver.engine.endings import lost, record_late
 from driver.engine.intents import Intents, unheld
 from driver.engine.loss import Loss

@@ -60,8 +60,8 @@ class Slots:
     def __init__(self, total: int) -> None:
         self._total = total
         self._free = total
-        self._all_free = anyio.Event()
-        self._all_free.set()
+        self._all_free: anyio.Event | None = None
+        """Set when none is held any more; there while somebody waits for that."""
 
     @property
     def in_use(self) -> int:
@@ -78,16 +78,19 @@ class Slots:
     def hold(self, count: int = 1) -> None:
         """Count `count` that execute already, beyond the total if there are so many."""
         self._free -= count
-        if self._all_free.is_set():
-            self._all_free = anyio.Event()
 
     def give(self, count: int = 1) -> None:
         """Give `count` slots back."""
         self._free += count
         assert self._free <= self._total, "a slot was given back twice"
-        if self._free == self._total:
+        if self._free == self._total and self._all_free is not None:
             self._all_free.set()
+            self._all_free = None
 
     async def all_given_back(self) -> None:
         """Return once nothing holds a slot."""
+        if self._free == self._total:
+            return
+        if self._all_free is None:
+            self._all_free = anyio.Event()
         await self._all_free.wait()

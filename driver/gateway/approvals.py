@@ -14,6 +14,7 @@ from uuid import uuid4
 import anyio
 import structlog
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -150,26 +151,29 @@ class Company:
         self._approvals = approvals
         self._limits = limits
         self._last = -1.0
-        self._send, self._receive = anyio.create_memory_object_stream[JsonObject](SAID_MAX)
+        meta = ctx.meta
+        follows = meta is not None and meta.get("progress_token", meta.get("progressToken")) is not None
+        self._words = anyio.create_memory_object_stream[JsonObject](SAID_MAX) if follows else None
 
     @property
     def follows(self) -> bool:
         """See `Asker.follows`."""
-        meta = self._ctx.meta
-        return meta is not None and meta.get("progress_token", meta.get("progressToken")) is not None
+        return self._words is not None
 
     def progressed(self, said: JsonObject) -> None:
         """See `Asker.progressed`."""
+        assert self._words is not None, "it is told only if it follows"
         try:
-            self._send.send_nowait(said)
+            self._words[0].send_nowait(said)
         except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             log.debug("progress_dropped")
 
     async def meanwhile(self, wait: Wait) -> Outcome | None:
         """See `Asker.meanwhile`."""
         question: Outcome | None = None
-        async with self._send, self._receive, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._pass_on)
+        async with anyio.create_task_group() as tasks:
+            if self._words is not None:
+                tasks.start_soon(self._pass_on, *self._words)
             question = await self._wait(wait, tasks)
             tasks.cancel_scope.cancel()
         return question
@@ -188,16 +192,19 @@ class Company:
             with anyio.move_on_after(self._limits.progress_s if wait.approval_id else None):
                 await wait.news()
 
-    async def _pass_on(self) -> None:
-        async for said in self._receive:
-            progress, total, message = said.get("progress"), said.get("total"), said.get("message")
-            if isinstance(progress, int | float) and progress > self._last:
-                self._last = progress
-                await self._ctx.session.report_progress(
-                    progress,
-                    total if isinstance(total, int | float) else None,
-                    message if isinstance(message, str) else None,
-                )
+    async def _pass_on(
+        self, send: MemoryObjectSendStream[JsonObject], receive: MemoryObjectReceiveStream[JsonObject]
+    ) -> None:
+        async with send, receive:
+            async for said in receive:
+                progress, total, message = said.get("progress"), said.get("total"), said.get("message")
+                if isinstance(progress, int | float) and progress > self._last:
+                    self._last = progress
+                    await self._ctx.session.report_progress(
+                        progress,
+                        total if isinstance(total, int | float) else None,
+                        message if isinstance(message, str) else None,
+                    )
 
     async def _say(self, wait: Wait) -> None:
         """Let the client know that a person is waited for, so that it goes on waiting, too."""

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from driver.core.commands import CancelData
 from driver.core.contracts import Contract
 from driver.core.identity import args_digest, operation_id, sha256
+from driver.crew import Crew
 from driver.gateway.answers import Reading, result_of
 from driver.gateway.asking import Asked, before, decision_about, frame_of, of_record, outcome_of
 from driver.gateway.limits import GatewayLimits
@@ -54,6 +55,8 @@ UNDELIVERED: Final = "answer_undelivered"
 """Why an equal call is refused whose answer nobody has heard."""
 TOLD: Final = frozenset({OperationSucceeded.KIND, OperationFailed.KIND})
 """Ends that an agent would call again after, had it not heard of them."""
+CREW_MAX: Final = 64
+"""Tasks that are kept for calls to come: more begin at once only in a crowd."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -114,6 +117,7 @@ class Calls:
         self._waits = waits
         self._limits = limits
         self._tasks = tasks
+        self._crew = Crew(CREW_MAX)
         self._wired = frozenset(name for name, one in sources.providers.items() if isinstance(one, Asking))
         """The providers that answer as MCP has it."""
         waits.on_end = self._remember
@@ -235,7 +239,7 @@ class Calls:
             digest=digest,
         )
         self._waits.add(wait)
-        self._tasks.start_soon(self._begin, wait, asked)
+        self._crew.carry_out(partial(self._begin, wait, asked), self._tasks)
         return wait
 
     async def _begin(self, wait: Wait, asked: Asked) -> None:

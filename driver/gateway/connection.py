@@ -3,6 +3,7 @@
 Part of `driver.gateway`; imports anyio alone, for the relay has it too.
 """
 
+import math
 import socket
 from typing import Final
 
@@ -30,24 +31,33 @@ class Connection:
                 raise anyio.EndOfStream
             return data
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, *, stall_s: float = math.inf) -> None:
         """Write all of it, behind what others write. Raises `OSError`.
 
-        Cancelled in the middle of a message, it ends the connection: the other end could not read what
-        follows.
+        `stall_s`: how long it may take once the other end does not take all of it at once; then this raises
+        `TimeoutError`. So, or cancelled in the middle of a message, it ends the connection: the other end
+        could not read what follows.
         """
         async with self._sending:
             rest = memoryview(data)
             try:
-                while rest:
-                    try:
-                        rest = rest[self._socket.send(rest) :]
-                    except BlockingIOError:
-                        await anyio.wait_writable(self._socket)
+                rest = self._taken(rest)
+                if rest:
+                    with anyio.fail_after(stall_s):
+                        while rest:
+                            await anyio.wait_writable(self._socket)
+                            rest = self._taken(rest)
             except BaseException:
                 if 0 < len(rest) < len(data):
                     self.cut()
                 raise
+
+    def _taken(self, rest: memoryview) -> memoryview:
+        """Write what the socket takes now; return what is left."""
+        try:
+            return rest[self._socket.send(rest) :]
+        except BlockingIOError:
+            return rest
 
     def cut(self) -> None:
         """Let both ends see that it is over."""

@@ -280,16 +280,13 @@ class Session(Lent):
         data = _line(message)
         if len(data) > ANSWER_BYTES_MAX and isinstance(message, JSONRPCResponse):
             data = _line(message.model_copy(update={"result": too_long(message.result, len(data))}))
-        with self._backlog.writing(len(data)), anyio.move_on_after(self._limits.stall_s) as patience:
+        with self._backlog.writing(len(data)):
             try:
-                await self._connection.send(data)
+                await self._connection.send(data, stall_s=self._limits.stall_s)
             except OSError as lost:
                 self.gone = True
+                self._connection.cut()
                 raise anyio.BrokenResourceError from lost
-        if patience.cancelled_caught:
-            self.gone = True
-            self._connection.cut()
-            raise anyio.BrokenResourceError
 
 
 def _line(message: JSONRPCMessage) -> bytes:

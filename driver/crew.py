@@ -1,7 +1,8 @@
 """Tasks that carry out one attempt after another.
 
-Part of `driver.engine`; imports nothing of ours. To start a task in a task group costs more than all that the
-event loop does for a quick attempt, so a task that has finished one waits for the next.
+Part of `driver`; imports nothing of ours, and whoever has quick work may have it. To start a task in a task
+group costs more than all that the event loop does for a quick attempt, so a task that has finished one waits
+for the next.
 """
 
 import asyncio

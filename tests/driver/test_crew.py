@@ -1,4 +1,4 @@
-"""driver.engine.crew: tasks that carry out one attempt after another."""
+"""driver.crew: tasks that carry out one attempt after another."""
 
 import asyncio
 import weakref
@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from driver.engine.crew import Crew
+from driver.crew import Crew
 
 pytestmark = pytest.mark.anyio
 
