@@ -257,13 +257,7 @@ CREATE TABLE walks (
 
 CREATE INDEX commands_open ON commands (accepted_seq) WHERE receipt_seq IS NULL;
 
-CREATE INDEX commands_open_of_run ON commands (run, accepted_seq) WHERE receipt_seq IS NULL;
-
 CREATE INDEX operations_of_run ON operations (run);
-
-CREATE INDEX operations_alike ON operations (run, args_digest) WHERE write = 1;
-
-CREATE INDEX operations_guarding ON operations (run, args_digest) WHERE guards = 1;
 
 CREATE INDEX operations_open ON operations (accepted_seq) WHERE ended_at IS NULL;
 
@@ -308,6 +302,8 @@ CREATE UNIQUE INDEX payloads_in_pieces ON payloads (pieces) WHERE pieces IS NOT 
 CREATE INDEX operations_inferred ON operations (effect_by) WHERE effect_by = 'supervisor';
 
 CREATE INDEX tombstones_alike ON tombstones (run, substr(args_digest, 1, 16));
+
+CREATE INDEX operations_alike ON operations (run, args_digest, guards) WHERE write = 1;
 
 CREATE VIEW command_rows AS
 SELECT

@@ -47,11 +47,12 @@ SELECT
 FROM command_rows WHERE receipt_seq IS NULL AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
 
 -- name: open_commands_of_run
+-- Of all that is open, which is little: an index of its own would be written by each command twice.
 SELECT
   id, command_id, run_id, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq,
   receipt_kind, expires_at, run
 FROM command_rows
-WHERE run = (SELECT id FROM runs WHERE run_id = ?) AND receipt_seq IS NULL AND accepted_seq > ?
+WHERE +run = (SELECT id FROM runs WHERE run_id = ?) AND receipt_seq IS NULL AND accepted_seq > ?
 ORDER BY accepted_seq LIMIT ?;
 
 -- name: insert_delivery

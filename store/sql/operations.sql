@@ -135,7 +135,7 @@ SELECT
   accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
   parent_operation_id
 FROM operation_rows
-WHERE run = (SELECT id FROM runs WHERE run_id = :run_id) AND args_digest = :args_digest AND guards = 1
+WHERE run = (SELECT id FROM runs WHERE run_id = :run_id) AND args_digest = :args_digest AND write = 1 AND guards = 1
 ORDER BY id DESC LIMIT :limit;
 
 -- name: twins_alike
