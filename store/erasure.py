@@ -100,7 +100,7 @@ def erase(ledger: Ledger) -> Erased:
 
 def debt(ledger: Ledger) -> Debt:
     """Return what is still to be erased. Looks at one entry of an index or two."""
-    if ledger.shreds or ledger.execute("next_erasure").fetchone() is not None:
+    if ledger.shreds or ledger.ask("next_erasure") is not None:
         return Debt(waiting=True, due=True, demanded=True)
     row = None if ledger.head.key_check is None else ledger.execute("next_due").fetchone()
     if row is None:
@@ -231,6 +231,8 @@ def is_erased(ledger: Ledger, command: int) -> bool:
 
 
 def _erase_commands(ledger: Ledger, budget: Budget) -> bool:
+    if ledger.ask("next_erasure") is None:
+        return False
     erased = 0
     runs: set[int] = set()
     for command, operation_id, accepted_seq, receipt_seq in ledger.execute(

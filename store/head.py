@@ -9,8 +9,8 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from store import chain
 from store.keys import DigestKey
@@ -22,6 +22,14 @@ from store.statements import STATEMENTS
 
 FRAME_BYTES_BEFORE_WELCOME: Final = 65_536
 """What an event is cut to before the plane has ever said what it takes (docs/protocol.md, section 1)."""
+
+
+class Reached(NamedTuple):
+    """How far a journal has come: of `Head`, what others than the owner's thread want to know."""
+
+    base: int
+    last_seq: int
+    acked_seq: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,9 +54,10 @@ class Head:
     counts: Mapping[State, int]
     """How many operations are in each state. Every state is present."""
 
-    def snapshot(self) -> "Head":
-        """Return the head as it is now, for whoever is to keep it."""
-        return replace(self, counts=dict(self.counts))
+    @property
+    def reached(self) -> "Reached":
+        """How far the journal has come by now."""
+        return Reached(self.base, self.last_seq, self.acked_seq)
 
 
 def new_head(*, file_id: str, journal_id: JournalId, created_at: Timestamp) -> Head:

@@ -149,7 +149,7 @@ class Journal:
         self._commits = self._units = self._events = self._checkpoints = self._lazy_errors = 0
         self._last_commit_at: datetime | None = None
         # as of the last commit; the writer's own may be ahead of it
-        self._head = writer.ledger.head.snapshot()
+        self._reached = writer.ledger.head.reached
 
     # ------------------------------------------------------------ for callers
 
@@ -240,15 +240,15 @@ class Journal:
 
     def statistics(self) -> JournalStatistics:
         """Return how the journal does. Costs nothing."""
-        head, sizes = self._head, self._writer.sizes
+        reached, sizes = self._reached, self._writer.sizes
         return JournalStatistics(
             commits=self._commits,
             units=self._units,
             events=self._events,
             waiting=len(self._writes) + len(self._reads),
-            base=head.base,
-            last_seq=head.last_seq,
-            acked_seq=head.acked_seq,
+            base=reached.base,
+            last_seq=reached.last_seq,
+            acked_seq=reached.acked_seq,
             last_commit_at=None if self._last_commit_at is None else timestamp(self._last_commit_at),
             bytes=sizes.bytes,
             wal_bytes=self._writer.wal_bytes,
@@ -398,7 +398,7 @@ class Journal:
     def _count(self, committed: Committed) -> None:
         self._units += len(committed.outcomes)
         self._events += len(committed.events)
-        self._head, self._debt = committed.head, committed.debt
+        self._reached, self._debt = committed.reached, committed.debt
         if committed.wrote:
             self._commits += 1
             self._last_commit_at = committed.at

@@ -20,7 +20,7 @@ import struct
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 HEADER: Final = struct.Struct(">IIIIIIII")
 FRAME: Final = struct.Struct(">IIIIII")
@@ -32,6 +32,7 @@ _MAGIC: Final = frozenset({0x377F0682, 0x377F0683})
 _FORMAT: Final = 3_007_000
 _WORD: Final = 0xFFFF_FFFF
 _SALTS_AT: Final = 16
+_PAGES_IN_FRAME: Final = 4
 _SALTS_IN_FRAME: Final = 8
 _SALT_BYTES: Final = 8
 _SHM_FRAMES_AT: Final = 16
@@ -125,6 +126,16 @@ def read_frames(path: Path, header: WalHeader, valid: int) -> WalFrames:
     return WalFrames(pages=frozenset(pages), page_count=page_count, commits_lost=lost)
 
 
+class Filled(NamedTuple):
+    """How full a `-wal` is."""
+
+    frames: int
+    bytes: int
+    """How long the file is."""
+    pages: int
+    """How many pages the journal has, as of the last commit; 0 where no commit ends there."""
+
+
 class Filling:
     """How many frames stand in the `-wal` of an open journal, which SQLite does not tell.
 
@@ -142,17 +153,20 @@ class Filling:
         self._file: int | None = None
         self._release: weakref.finalize[[int], Filling] | None = None
         self._salts = b""
-        self._frames = 0
+        self._frames = self._pages = 0
+        self._grew = (0, 0)
+        """By how many frames between the looks before: a call's two commits take turns."""
 
-    def look(self) -> tuple[int, int]:
-        """Return the number of frames, and how long the file is. Costs few short reads. Raises OSError."""
+    def look(self) -> Filled:
+        """Return how full it is. Costs few short reads. Raises OSError."""
         file = self._opened()
         salts = os.pread(file, _SALT_BYTES, _SALTS_AT)
         if salts != self._salts:
-            self._salts, self._frames = salts, 0
+            self._salts, self._frames, self._pages = salts, 0, 0
         if salts:
-            self._frames = self._last(file, self._frames)
-        return self._frames, os.fstat(file).st_size
+            before, self._frames = self._frames, self._last(file, self._frames, self._grew[0])
+            self._grew = self._grew[1], self._frames - before
+        return Filled(self._frames, os.fstat(file).st_size, self._pages)
 
     def close(self) -> None:
         """Give the descriptor back; a later look would open the file again."""
@@ -166,8 +180,10 @@ class Filling:
             self._release = weakref.finalize(self, os.close, self._file)
         return self._file
 
-    def _last(self, file: int, valid: int) -> int:
-        """Return the last valid frame, behind one that is: in strides that double, then halve."""
+    def _last(self, file: int, valid: int, guess: int) -> int:
+        """Return the last valid frame, behind one that is: by a guess, by strides that double, then halve."""
+        if guess and self._is_valid(file, valid + guess):
+            valid += guess
         stride = 1
         while self._is_valid(file, valid + stride):
             valid, stride = valid + stride, stride * 2
@@ -178,5 +194,10 @@ class Filling:
         return valid
 
     def _is_valid(self, file: int, frame: int) -> bool:
-        at = HEADER.size + (frame - 1) * self._frame_bytes + _SALTS_IN_FRAME
-        return os.pread(file, _SALT_BYTES, at) == self._salts
+        """Whether a frame was written since the `-wal` was begun anew; notes what the last such one says."""
+        at = HEADER.size + (frame - 1) * self._frame_bytes + _PAGES_IN_FRAME
+        head = os.pread(file, _SALTS_IN_FRAME - _PAGES_IN_FRAME + _SALT_BYTES, at)
+        if not head.endswith(self._salts):
+            return False
+        self._pages = int.from_bytes(head[:-_SALT_BYTES], "big")
+        return True

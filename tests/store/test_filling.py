@@ -41,11 +41,12 @@ def test_the_count_is_that_of_sqlite(connection: sqlite3.Connection, tmp_path: P
             connection.execute("INSERT INTO t (b) VALUES (zeroblob(?))", (size,))
             if draw.random() < 0.5:
                 filling.look()
-        frames, size = filling.look()
+        frames, size, pages = filling.look()
+        assert pages == connection.execute("PRAGMA page_count").fetchone()[0]
         assert size == (tmp_path / "file.db-wal").stat().st_size
         if draw.random() < 0.2:
             copied(connection, "TRUNCATE")
-            assert filling.look() == (0, 0)
+            assert filling.look() == (0, 0, 0)
         else:
             assert copied(connection) == frames
 

@@ -19,11 +19,11 @@ from anyio import to_thread
 
 import store.schema as schema  # noqa: PLR0402 - for pyright, `store` alone would be the folder of its tests
 from store.connection import configure, prepare_new
+from store.writer import CHECKPOINT_PAGES
 from tests.bench.subjects.journal import record
 from tests.store import large
 
 TABLES: Final = ("runs", "commands", "operations", "attempts", "payloads", "events", "evidence", "journal")
-CHECKPOINT_PAGES: Final = 1_000
 
 Row = tuple[object, ...]
 Tables = dict[str, dict[Row, Row]]
