@@ -24,6 +24,7 @@ from store.records import JsonObject
 from tests.driver.providers.mcp.mutations import bent, success_of
 from tests.driver.providers.mcp.test_mutations import over_http, sized
 from tests.faults.hostile import daemons, liars, parsers, relays, rivals, visits
+from tests.faults.hostile.decoders import DECODERS
 from tests.faults.lane import (
     BROKEN_MAX,
     CONTRADICTING_RECEIPTS,
@@ -52,7 +53,7 @@ WANTED: Final = frozenset(
         "closed with 1002", "closed with 1007", "closed with 1009", "calls that were executed",
         "answers with a code", "HTTP 200", "HTTP 400", "HTTP 403", "HTTP 404", "HTTP 405", "HTTP 422",
         "a real daemon stood it", "caught: duplicate keys are taken", "caught: the future is believed",
-        "caught: a success needs no clear yes",
+        "caught: a success needs no clear yes", *(f"caught: {name}" for name in DECODERS),
     }
 )  # fmt: skip
 
@@ -183,6 +184,7 @@ CONTROLS: Final = {
     "duplicate keys are taken": (_takes_duplicates, parsers.frames),
     "the future is believed": (_believes_the_future, liars.conversations),
     "a success needs no clear yes": (_wants_no_clear_yes, parsers.lines),
+    **{name: (patch, parsers.lines) for name, patch in DECODERS.items()},
 }
 
 

@@ -11,7 +11,6 @@ from typing import Final
 from driver.core.attempts import Answered
 from driver.core.codec import parse_from_plane
 from driver.core.frames import BadFrame, InvalidCommand
-from driver.core.strictjson import dumps_compact
 from driver.providers.mcp.jsonrpc import Response, read_message, report_of
 from store.records import JsonObject
 from tests.driver.providers.mcp.mutations import SENTINEL, bent, is_the_same, success_of
@@ -85,7 +84,7 @@ def _line(balance: Balance, line: bytes) -> str | None:
     expected = success_of(pieces)
     balance.reached["a success that a server reported"] += result is not None
     if result is not None and (expected is None or not is_the_same(result, expected)):
-        return f"taken for a success with {dumps_compact(result)[:SHOWN]}"
+        return f"taken for a success with {ascii(result)[:SHOWN]}"
     return None
 
 

@@ -41,6 +41,18 @@ TOKENS: Final = (
     *(b"\n", b"\r\n", b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\\ud800", b"\\", b'"', b",", b":", b"[" * 70),
 )
 
+ODD: Final = (
+    *(b"NaN", b"Infinity", b"-Infinity", b"1e400", b"-1e400"),
+    # the most digits that Python reads as an integer, and one more
+    *(b"9" * 30, b"9" * 4_300, b"9" * 4_301, b"-" + b"9" * 4_301),
+    *(b'"\\ud800"', b'"\\udc00\\ud800"', b'"a\xff"', b'"\xed\xa0\x80"', b'"\xc3"', b'"\xf4\x90\x80\x80"'),
+    # deeper than what is taken, and than what can be read at all
+    *(b"[" * 70 + b"]" * 70, b'{"a":' * 70 + b"1" + b"}" * 70, b"[" * 5_000 + b"]" * 5_000),
+)
+"""Values that one reader of JSON takes, and another one does not, or for something else."""
+_VALUE: Final = re.compile(rb'(?<=[:\[,])("[^"\\]*"|-?[0-9.]+|null|true|false|\[\]|\{\})(?=[,\]}])')
+_KEY: Final = re.compile(rb'(?<=[{,])"[A-Za-z]+":')
+
 
 def bent(chance: Random) -> bytes:
     """Return a message that was changed in one to four places."""
@@ -105,6 +117,28 @@ def _encode(chance: Random, data: bytes) -> bytes:
     return text.encode(chance.choice(("utf-16", "utf-8-sig", "utf-7")), "replace")
 
 
+def _make_odd(chance: Random, data: bytes) -> bytes:
+    """Put a value that is no JSON, or hardly, where a whole value stood."""
+    found = list(_VALUE.finditer(data))
+    if not found:
+        return data
+    at = chance.choice(found)
+    return data[: at.start()] + chance.choice(ODD) + data[at.end() :]
+
+
+def _say_twice(chance: Random, data: bytes) -> bytes:
+    """Let an object have a key twice: with the value that it has, and another one before or behind that."""
+    found = list(_KEY.finditer(data))
+    if not found:
+        return data
+    at = chance.choice(found)
+    other = at[0] + chance.choice((b"1", b"true", b"false", b"null", b"{}", *ODD))
+    if chance.random() < 0.5:
+        return data[: at.start()] + other + b"," + data[at.start() :]
+    end = _VALUE.match(data, at.end())
+    return data if end is None else data[: end.end()] + b"," + other + data[end.end() :]
+
+
 _CHANGES: Final = (
     _replace,
     _replace,
@@ -118,6 +152,9 @@ _CHANGES: Final = (
     _splice,
     _swap,
     _encode,
+    _make_odd,
+    _make_odd,
+    _say_twice,
 )
 
 
@@ -178,6 +215,8 @@ def _mended(text: str) -> str:
 
 
 def _depth(value: JsonValue) -> int:
-    if isinstance(value, dict):
-        return 1 + max(map(_depth, value.values()), default=0)
-    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
+    deep, level = 0, [value]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        deep += 1
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+    return deep
