@@ -34,11 +34,16 @@ from tests.faults.simulation.disk import Disk, Machine, replace_threads
 from tests.faults.simulation.files import OWNER_ONLY
 from tests.faults.simulation.life import BASE, counting
 from tests.faults.simulation.loop import PROCESS, VirtualLoop, order_scopes
-from tests.faults.simulation.world import Outcome, Theme, play
+from tests.faults.simulation.themes import TWO_DAEMONS, Theme
+from tests.faults.simulation.world import Outcome, play
 
 MEMORY: Final = Path("/dev/shm")
 RESERVE_BYTES: Final = 65_536
-APT: Final = {"any retry": Theme(tools=("plain",), deeds=("lost, done", "late", "garbled, done"))}
+APT: Final = {
+    "any retry": Theme(tools=("plain",), deeds=("lost, done", "late", "garbled, done")),
+    "another history is no matter": TWO_DAEMONS,
+    "4001 is a close like any other": TWO_DAEMONS,
+}
 """What worlds are about in which a control is noticed that is hard to notice elsewhere."""
 CONTROL_WORLDS_MAX: Final = 1_000
 CONTROL_CHUNK: Final = 20

@@ -3,15 +3,19 @@
 Only for a process that plays worlds and does nothing else.
 """
 
+import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from driver.core.answers import Repeat
 from driver.core.commands import ToolCallData
+from driver.core.session import LinkSession
+from driver.core.signals import FenceReason, Order
 from driver.engine.assignments import load
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
@@ -132,6 +136,39 @@ def any_retry() -> Generator[None]:
         yield
 
 
+@contextmanager
+def believed() -> Generator[None]:
+    """Go on where the plane's welcome says that it knows another history."""
+
+    def confirm(self: LinkSession, reason: FenceReason, detail: str) -> list[Order]:
+        del reason, detail
+        assert self._welcome is not None, "it has just come"
+        return self._confirm(self._welcome)
+
+    with swapped(LinkSession, "_fence", confirm):
+        yield
+
+
+@contextmanager
+def never_superseded() -> Generator[None]:
+    """Connect again where the plane has said that another life has taken over."""
+    with ExitStack() as stack:
+        for name in ("driver.core.session", "driver.link.link"):
+            stack.enter_context(swapped(import_module(name), "CLOSE_SUPERSEDED", -1))
+        yield
+
+
+@contextmanager
+def unlocked() -> Generator[None]:
+    """Let anybody into the state folder."""
+
+    def open_only(path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    with swapped(import_module("store.folder"), "_lock", open_only):
+        yield
+
+
 def _allow(case: object, at: datetime) -> None:
     del case, at
 
@@ -144,5 +181,8 @@ CONTROLS: Final[Mapping[str, Callable[[], Any]]] = MappingProxyType(
         "acts before the welcome": unconfirmed,
         "lost is not executed": lost_is_none,
         "any retry": any_retry,
+        "another history is no matter": believed,
+        "4001 is a close like any other": never_superseded,
+        "a folder without a lock": unlocked,
     }
 )

@@ -15,6 +15,8 @@ from typing import Final
 from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, HANGS, LOST_RECEIPTS, Report, Time
 from tests.faults.simulation.batch import Tally, play_control, play_many, workers
 from tests.faults.simulation.controls import CONTROLS
+from tests.faults.simulation.plane import BOTH_LIVE
+from tests.faults.simulation.rivals import ENDED, KEPT, REFUSED
 
 NAME: Final = "simulation"
 SEEDS_EACH: Final = 1_000_000
@@ -67,6 +69,13 @@ STATES: Final = frozenset(
         "stop",
         "a command twice",
         "a second answer, the opposite",
+        BOTH_LIVE,
+        "fence, superseded",
+        "fence, forked",
+        "fence, rolled_back",
+        REFUSED,
+        KEPT,
+        ENDED,
     }
 )
 WANTED: Final = STATES | {f"caught: {name}" for name in CONTROLS}

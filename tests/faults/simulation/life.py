@@ -1,7 +1,9 @@
 """One process life of the daemon, composed of the real parts as `driver.daemon` composes them."""
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -75,6 +77,7 @@ class Around:
     """What every life of one world shares."""
 
     folder: Path
+    token: Path
     truth: Truth
     tools: Tools
     network: Network
@@ -127,6 +130,11 @@ class Life(Caller):
         self.link: Link | None = None
         self.ready = False
 
+    @property
+    def serves(self) -> bool:
+        """Whether it has started, and has not ended."""
+        return self.alive and self.ready and not self.ended.is_set()
+
     def start(self) -> None:
         """Begin to live."""
         self._spawn(self._run())
@@ -142,8 +150,16 @@ class Life(Caller):
         loop = asyncio.get_running_loop()
         return await loop.create_task(_asked(question, self.journal), context=self.context)
 
+    def close(self) -> None:
+        """Let go of the files, as they are, of a process that is dead."""
+        for connection in self.connections:
+            with suppress(sqlite3.Error):
+                connection.interrupt()
+                connection.close()
+
     def unfence(self) -> None:
         """An operator on this machine lifts the fence."""
+        self.around.truth.superseded.discard(self.name)
         self._spawn(self._lift())
 
     async def _lift(self) -> None:
@@ -159,14 +175,21 @@ class Life(Caller):
 
     # ------------------------------------------------------------ what the tools and the network see
 
+    def calls(self, call: ToolCall) -> None:
+        fence = self.posture.fence
+        if fence is not None:
+            self.around.truth.blame("I10", f"{call.operation_id} is called under a fence, {fence.reason}")
+
     def leaves(self, call: ToolCall) -> None:
+        contract = CONTRACTS[call.tool]
         self.around.truth.leaves(
             self.number,
             call.operation_id,
             call.attempt,
-            approval=CONTRACTS[call.tool].approval == "required",
+            approval=contract.approval == "required",
             confirmed=self.confirmed,
-            held=CONTRACTS[call.tool].held_s > 0,
+            held=contract.held_s > 0,
+            write=contract.effect == "write",
         )
 
     def late(self, operation_id: OperationId, attempt: int, report: Report) -> None:
@@ -196,18 +219,23 @@ class Life(Caller):
             self.around.truth.blame("the daemon fell over", f"{error!r} {_inside(error)}")
         self.ended.set()
 
-    async def _serve(self) -> None:
+    @property
+    def settings(self) -> JournalSettings:
+        """Where its journal is."""
         folder = self.around.folder
-        settings = JournalSettings(
-            state_dir=folder / "state", runtime_dir=folder / "run", reserve_bytes=65_536
-        )
+        return JournalSettings(state_dir=folder / "state", runtime_dir=folder / "run", reserve_bytes=65_536)
+
+    async def _serve(self) -> None:
         async with open_journal(
-            settings, clock=self.around.clocks.wall, new_id=self.around.ids, boundary=self._pass
+            self.settings, clock=self.around.clocks.wall, new_id=self.around.ids, boundary=self._pass
         ) as journal:
             self.journal = journal
-            self.around.truth.begins(*await journal.read(_everything))
+            self._begin(*await journal.read(_everything))
             journal.subscribe(self._hear)
             await self._live(journal)
+
+    def _begin(self, events: Sequence[StoredEvent], acked_seq: int) -> None:
+        self.around.truth.begins(events, acked_seq)
 
     def _hear(self, events: Sequence[StoredEvent]) -> None:
         self.around.truth.committed(self.number, events)
@@ -237,9 +265,7 @@ class Life(Caller):
             tombstone_days=1,
         )
         self.link = link = Link(
-            settings=LinkSettings(
-                url="ws://plane", token_file=around.folder.parent / "token", dead_after_s=DEAD_AFTER_S
-            ),
+            settings=LinkSettings(url="ws://plane", token_file=around.token, dead_after_s=DEAD_AFTER_S),
             journal=journal,
             desk=engine.control_desk(identity),
             software=identity.software,

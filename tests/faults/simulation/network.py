@@ -14,7 +14,7 @@ from typing import Protocol
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Close
 
-from driver.core.frames import SUBPROTOCOL
+from driver.core.frames import CLOSE_SUPERSEDED, SUBPROTOCOL
 from driver.link.errors import PlaneRefused, PlaneUnreachable
 from driver.link.link import Dial
 from driver.link.settings import LinkSettings
@@ -208,6 +208,8 @@ class Wire:
     def _close_down(self, close: Close) -> None:
         if self.is_open:
             self._received = close
+            if close.code == CLOSE_SUPERSEDED:
+                self._network.truth.superseded.add(self.process.name)
             self._shut()
             self._part()
 

@@ -6,17 +6,20 @@ bytes that came the first time are remembered here all the same, for nothing may
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, Final
 
+from driver.core.frames import CLOSE_SUPERSEDED
 from tests.faults.simulation.network import Wire
 from tests.faults.simulation.truth import Truth
 from tests.system.history import History
 
 Json = dict[str, Any]
+
+BOTH_LIVE: Final = "two daemons at once"
 
 
 @dataclass
@@ -38,6 +41,8 @@ class Plane:
         self._context = context
         self._wire: Wire | None = None
         self._welcomed = False
+        self._boot_id = ""
+        """Of the process that the connection is from."""
         self.journal_id = ""
         self._position = 0
         """How far this connection has sent the stream."""
@@ -75,6 +80,11 @@ class Plane:
         """Whether the stream is stored to its end."""
         return self._welcomed and self.stored[self.journal_id] >= last_seq
 
+    def knows(self, told: Mapping[int, bytes | None]) -> bool:
+        """Whether the newest event that is stored is one of these."""
+        stored = self.stored.get(self.journal_id, 0)
+        return not stored or self.histories[self.journal_id].frames[stored - 1] in (None, *told.values())
+
     def _deliver_soon(self, command_id: str, after_s: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
         late = after_s + self._rng.choice((0.0, 0.0, 0.001, 0.3))
@@ -99,11 +109,9 @@ class Plane:
     # ------------------------------------------------------------ the network's side
 
     def connected(self, wire: Wire) -> None:
-        """A daemon has connected: what an older connection says does not count any more."""
+        """A daemon has connected: nothing changes before it says hello."""
         if not self.is_up:
             wire.cut()
-            return
-        self._wire, self._welcomed, self._position, self._was_busy = wire, False, 0, False
 
     def disconnected(self, wire: Wire) -> None:
         """A connection is gone."""
@@ -112,9 +120,13 @@ class Plane:
 
     def received(self, wire: Wire, data: bytes) -> None:
         """A frame of the daemon's."""
-        if wire is not self._wire or not self.is_up:
+        if not self.is_up:
             return
         frame: Json = json.loads(data)
+        if frame["type"] == "hello":
+            self._supersede(wire, frame["boot_id"])
+        elif wire is not self._wire:
+            return
         self._note("hears", data)
         match frame["type"]:
             case "hello":
@@ -153,12 +165,28 @@ class Plane:
             if order.answered and self._rng.random() < self.repeats / 3:
                 self._deliver_soon(command_id, self._rng.uniform(0.0, 3.0))
 
+    def _supersede(self, wire: Wire, boot_id: str) -> None:
+        """Whoever says hello has taken over: what an older connection says does not count any more.
+
+        Another process that is connected as well is told so.
+        """
+        if wire.process.name in self._truth.superseded:
+            self._truth.blame("I10", f"{wire.process.name} was superseded, and is back unasked")
+        older = self._wire
+        if older is not None and older.is_open and self._boot_id != boot_id:
+            self._truth.reached[BOTH_LIVE] += 1
+            older.hang_up(CLOSE_SUPERSEDED, "another life has taken over")
+        self._wire, self._boot_id = wire, boot_id
+        self._welcomed, self._position, self._was_busy = False, 0, False
+
     def _take(self, data: bytes, event: Json) -> None:
         journal_id, seq = event["journal_id"], int(event["seq"])
         if journal_id != self.journal_id:
             self._truth.blame("I6", f"an event of {journal_id} in the stream of {self.journal_id}")
             return
         history = self.histories[journal_id]
+        if self._truth.cloned and self._contradicts(history, seq, data):
+            return
         if self.first_bytes.setdefault((journal_id, seq), data) != data:
             self._truth.blame("I4", f"event {seq} came as {data!r}, and before as other bytes")
         if seq > self._position + 1 and self._was_busy:
@@ -175,6 +203,16 @@ class Plane:
             self._truth.fired["nack, invalid"] += 1
         self.on_event(event)
         self._store_soon()
+
+    def _contradicts(self, history: History, seq: int, data: bytes) -> bool:
+        """Refuse what one of two daemons says where the other has said something else."""
+        self.first_bytes.pop((self.journal_id, seq), None)
+        if seq > history.last_seq or history.frames[seq - 1] in (data, None):
+            return False
+        self._was_busy = True
+        self._nack(seq, "conflict")
+        self._truth.fired["nack, conflict"] += 1
+        return True
 
     def _be_busy(self, seq: int) -> None:
         """Refuse an event for the moment, with those behind it."""

@@ -77,6 +77,10 @@ class Caller(Machine, ABC):
     """A daemon, as the tools see it."""
 
     @abstractmethod
+    def calls(self, call: ToolCall) -> None:
+        """It has decided on a call, and hands it over."""
+
+    @abstractmethod
     def leaves(self, call: ToolCall) -> None:
         """The first byte of a call may have left."""
 
@@ -346,6 +350,7 @@ class ToolProvider:
 
     async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
         tools = self._tools
+        self._process.calls(call)
         deed = tools.deed(call.tool)
         progress(Phase.CONNECTING)
         await anyio.sleep(tools.rng.choice((0.0, 0.01)))

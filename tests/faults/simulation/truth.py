@@ -49,6 +49,10 @@ class Truth:
         self._asked: set[str] = set()
         self.told: dict[int, bytes | None] = {}
         """Every event that a caller was told of, by its number in the file."""
+        self.superseded: set[str] = set()
+        """The processes that the plane has told that another one has taken over."""
+        self.cloned = False
+        """Whether there has been a copy of the journal that went on by itself."""
         self.accepted_in: dict[str, int] = {}
         """The life that an operation was accepted in."""
         self._guessed: set[str] = set()
@@ -89,8 +93,12 @@ class Truth:
 
     def committed(self, life: int, events: Sequence[StoredEvent]) -> None:
         """The journal has told its callers of events."""
+        self.told |= {event.seq: event.body for event in events}
+        self.hears(life, events)
+
+    def hears(self, life: int, events: Sequence[StoredEvent]) -> None:
+        """A journal, this one or its copy, has told its callers of events."""
         for event in events:
-            self.told[event.seq] = event.body
             data: Json = json.loads(event.body or b"{}").get("data", {})
             self._hear(life, event, data)
 
@@ -146,6 +154,7 @@ class Truth:
         approval: bool,
         confirmed: bool,
         held: bool,
+        write: bool,
     ) -> None:
         """The first byte of an attempt may have left."""
         if is_look(operation_id):
@@ -154,7 +163,8 @@ class Truth:
         self.sent[key] += 1
         if key not in self.intents:
             self.blame("I1", f"attempt {attempt} of {operation_id} left without its intent")
-        if self.sent[key] > 1 and not self.forked:
+        may_come_again = self.forked or (self.cloned and not write)
+        if self.sent[key] > 1 and not may_come_again:
             self.blame("I2", f"attempt {attempt} of {operation_id} left {self.sent[key]} times")
         if not confirmed and self.accepted_in.get(operation_id, life) != life:
             self.blame("I9", f"{operation_id} of an earlier life left before the plane's welcome")

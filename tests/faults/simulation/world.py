@@ -6,11 +6,9 @@ command has its receipt, and what the journal says is what has happened.
 
 import asyncio
 import random
-import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -26,6 +24,8 @@ from tests.faults.simulation.loop import Deadlock, NeverAtRest, VirtualLoop, beg
 from tests.faults.simulation.network import Network
 from tests.faults.simulation.person import Person
 from tests.faults.simulation.plane import Plane
+from tests.faults.simulation.rivals import CLONED, INTRUDING, Rivals
+from tests.faults.simulation.themes import THEMES, Theme
 from tests.faults.simulation.tools import Tools
 from tests.faults.simulation.truth import Truth
 
@@ -55,7 +55,7 @@ class Outcome:
 
 
 def play(
-    seed: int, template: Path, folder: Path, *, deep: bool = False, theme: "Theme | None" = None
+    seed: int, template: Path, folder: Path, *, deep: bool = False, theme: Theme | None = None
 ) -> Outcome:
     """Let the world of `seed` live, in `folder`, from a journal as in `template`.
 
@@ -99,25 +99,6 @@ class Snapshot:
     told: dict[int, bytes | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Theme:
-    """What some worlds are about, so that what is rare by chance is reached in each run."""
-
-    tools: tuple[str, ...] = ()
-    deeds: tuple[str, ...] = ()
-    place: str | None = None
-    """The boundary at whose second passing the first life ends."""
-    snapshot: bool = False
-
-
-THEMES: Final = (
-    *[Theme()] * 12,
-    Theme(tools=("asked",), deeds=("ok",), place="dispatch.prepared"),
-    Theme(tools=("proving",), deeds=("error, taken back", "late", "ok")),
-    Theme(deeds=("slow", "late", "silent"), snapshot=True),
-)
-
-
 class World:
     """Everything, and the order in which it goes wrong."""
 
@@ -148,7 +129,7 @@ class World:
             self.tools,
             self._later,
             self.theme.tools,
-            delegates if delegates.random() < DELEGATING else None,
+            delegates if delegates.random() < DELEGATING and not self.theme.clone else None,
         )
         truth.may_be_pruned = keeps.random() < FORGETTING
         self.tools.deeds = self.theme.deeds or self.tools.deeds
@@ -159,6 +140,7 @@ class World:
         self.context = context
         self.around = Around(
             folder=self.folder,
+            token=self.folder.parent / "token",
             truth=truth,
             tools=self.tools,
             network=self.network,
@@ -204,6 +186,15 @@ class World:
             self._later(rng.uniform(2.0, TROUBLE_S / 2), self._take_snapshot)
             self._crashes_left = max(self._crashes_left, 2)
         self._later(OPERATOR_S, self._look_after)
+        self._plan_rivals()
+
+    def _plan_rivals(self) -> None:
+        self.rivals = Rivals(rng=self._dice("rivals"))
+        rng = self.rivals.rng
+        if rng.random() < INTRUDING:
+            self._later(rng.uniform(0.0, TROUBLE_S), self._intrude)
+        if self.theme.clone or rng.random() < CLONED:
+            self._later(rng.uniform(2.0, TROUBLE_S / 2), self._clone)
 
     def _cut(self) -> None:
         self.network.cut()
@@ -226,7 +217,7 @@ class World:
 
     def _restart_politely(self) -> None:
         life = self.lives[-1]
-        if life.alive and life.ready and not life.ended.is_set():
+        if life.serves and not self.rivals.any:
             self.truth.fired["stop"] += 1
             life.told_to_stop.set()
             self._later(STOP_S + 60.0, self._start_after, life)
@@ -267,6 +258,7 @@ class World:
         self.truth.fired["crash"] += 1
         self.truth.fired["crash while starting"] += not life.ready
         self.truth.fired["second crash"] += life.number > 1
+        self.rivals.withdraw()
         self._leave_disk(life)
         self.tools.process_died(life)
         wire = self.network.wire
@@ -291,10 +283,7 @@ class World:
         if state.exists():
             state.rename(left)
             self._put_back(left, state)
-        for connection in life.connections:
-            with suppress(sqlite3.Error):
-                connection.interrupt()
-                connection.close()
+        life.close()
 
     def _put_back(self, left: Path, state: Path) -> None:
         """What the next life finds: the files, an older copy of them, or nothing."""
@@ -315,17 +304,65 @@ class World:
     def _take_snapshot(self) -> None:
         """Copy the files of a running daemon, as a snapshot of its machine would."""
         life = self.lives[-1]
-        if not life.alive or not life.ready or life.journal is None or life.ended.is_set():
-            return
+        if life.serves and self.rivals.clone is None and not self.truth.cloned:
+            self._snapshot = self._snap(life, self.folder / "snapshot")
+
+    def _snap(self, life: Life, folder: Path) -> Snapshot:
         (last_seq,) = life.connections[-1].execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
-        folder = self.folder / "snapshot"
         copy_folder(self.folder / "state", folder)
-        self._snapshot = Snapshot(folder, self.plane.journal_id, last_seq, dict(self.truth.told))
+        return Snapshot(folder, self.plane.journal_id, last_seq, dict(self.truth.told))
+
+    # ------------------------------------------------------------ two daemons
+
+    def _intrude(self) -> None:
+        """Somebody starts a second daemon where one lives."""
+        life = self.lives[-1]
+        if life.serves and not life.told_to_stop.is_set() and not self.calm:
+            self.rivals.intrude(self.around)
+
+    def _clone(self) -> None:
+        """The sandbox is copied as it runs. From here on its disk is what the two have made of it."""
+        life = self.lives[-1]
+        if self.calm or not life.serves or not self.plane.journal_id:
+            return
+        self.truth.cloned = True
+        self._snapshot, self._loses_disk = None, False
+        home = self.folder / "clone"
+        home.mkdir()
+        self._wake(self._snap(life, home / "state"))
+
+    def _wake(self, snapshot: Snapshot) -> None:
+        """The copy is started: at once, or when the plane knows that the history has gone on without it."""
+        if self.calm:
+            return
+        if self.theme.clone or self.plane.stored.get(snapshot.journal_id, 0) > snapshot.last_seq:
+            network = Network(self.rivals.rng, self.truth, self.plane, self.context)
+            self.rivals.copy(replace(self.around, folder=snapshot.folder.parent, network=network))
+        else:
+            self._later(1.0, self._wake, snapshot)
+
+    def _part(self) -> None:
+        """One of two daemons goes; where that is the first one, the next life has the files of the other."""
+        assert self.rivals.clone is not None, "there are two"
+        known, first = self.plane.knows(self.rivals.clone.told), self.plane.knows(self.truth.told)
+        clone = self.rivals.part(self.folder / "kept", is_known=known, is_first_known=first)
+        if clone is None:
+            return
+        life = self.lives[-1]
+        if life.alive and not life.ended.is_set():
+            life.alive = False
+            self._bury(life)
+        remove_folder(self.folder / "state")
+        (self.folder / "kept").rename(self.folder / "state")
+        self.truth.lose(clone.told)
 
     def _look_after(self) -> None:
         """An operator looks at the daemon now and then, and lifts a fence."""
         life = self.lives[-1]
-        if life.alive and life.ready and not life.ended.is_set() and life.posture.fence is not None:
+        if self.rivals.clone is not None:
+            if self.rivals.is_time(life):
+                self._part()
+        elif life.serves and life.posture.fence is not None:
             life.unfence()
         self._later(OPERATOR_S, self._look_after)
 
@@ -333,6 +370,9 @@ class World:
 
     def _heal(self) -> None:
         self.calm = self.tools.calm = True
+        self.rivals.withdraw()
+        if self.rivals.clone is not None:
+            self._part()
         self.network.silent_until = 0.0
         self.disk.stall_s = 0.0
         self.plane.nacks, self.plane.loses_acks = 0.0, False
@@ -385,8 +425,7 @@ class World:
 
     def close(self) -> None:
         """Close what dead processes have left open."""
+        self.rivals.close()
         for life in self.lives:
             life.alive = False
-            for connection in life.connections:
-                with suppress(sqlite3.Error):
-                    connection.close()
+            life.close()
