@@ -24,13 +24,14 @@ PARTITIONS_MIN: Final = len(partitions.ALWAYS)
 PARTITION_EVERY_S: Final = 24.0
 """Of the box: so that an hour's run has its 50."""
 PARTITIONS_MAX: Final = 50
+UNWATCHED: Final = "nobody asks whether the link lives"
 WANTED: Final = frozenset(
     {
         "every byte, without TLS", "every byte, with TLS", "every byte of an HTTP call",
         "rst towards the daemon", "rst towards the plane", "fin towards the daemon", "fin towards the plane",
         "HTTP: rst", "HTTP: fin", "HTTP: silence", "HTTP: silence about what had happened",
         "an event came again, in the same bytes", "a command was delivered again",
-        "caught: no_dedupe", "caught: a lost connection is no call",
+        "caught: no_dedupe", "caught: a lost connection is no call", f"caught: {UNWATCHED}",
         *partitions.ALWAYS, "packets dropped", "a plane stood still", "a daemon stood still",
         "a dead link was noticed", "an event that was recorded while nothing came through",
     }
@@ -51,21 +52,24 @@ def run(seed: int, seconds: float, target: int) -> Report:
     ):
         doubled = spoilt.submit(cuts.control, Path(folder) / "control", seed)
         denied = spoilt.submit(calls.control)
+        unwatched = spoilt.submit(partial(partitions.control, in_networks=not lacking))
         parted = away.submit(partial(partitions.work, seed, count, seconds, in_networks=not lacking))
         cut = worker.submit(cuts.work, Path(folder) / "cuts", seed, seconds, target)
         report = _report(seed, (cut.result(), parted.result()))
-        _note_controls(report, doubled.result(), denied.result())
+        _note_controls(report, doubled.result(), denied.result(), unwatched.result())
     if lacking:
         report.notes.append(f"partitions at a gate, not in network namespaces: {'; '.join(lacking)}")
     return report
 
 
-def _note_controls(report: Report, doubled: Balance, denied: Balance) -> None:
+def _note_controls(report: Report, doubled: Balance, denied: Balance, unwatched: Balance) -> None:
     """Note what was caught, and by what it must be caught: not by any failure."""
     report.reached["caught: no_dedupe"] += doubled.figures[DUPLICATE_EFFECTS]
     report.reached["caught: a lost connection is no call"] += sum(
         "not sent, and" in text for text in denied.broken
     )
+    report.reached[f"caught: {UNWATCHED}"] += sum(partitions.UNNOTICED in text for text in unwatched.broken)
+    report.notes.append(f"where {UNWATCHED}: {(unwatched.broken or ['NOTHING'])[0][:300]}")
     report.notes.append(f"without deduplication: {(doubled.broken or ['NOTHING'])[0][:300]}")
     report.notes.append(
         f"where a lost connection is taken for no call: {(denied.broken or ['NOTHING'])[0][:300]}"

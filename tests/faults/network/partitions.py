@@ -35,6 +35,9 @@ from tests.system.sandbox import Life, Sandbox, sandbox
 from tests.system.zygote import ROOT, Zygote
 
 DEAD_AFTER_S: Final = 2.0
+NEVER_S: Final = 3_600.0
+"""After which a link counts as dead that nobody watches: the control."""
+UNNOTICED: Final = "a dead link was not noticed within"
 SIDE_BY_SIDE: Final = 3
 """Daemons at once: each of them waits, most of the time."""
 LETTER: Final = "x" * 1_500
@@ -84,7 +87,7 @@ class Place:
         with anyio.move_on_after(DEAD_AFTER_S + HANG_S) as scope:
             while self.broken <= broken:  # noqa: ASYNC110 - another process's file
                 await anyio.sleep(0.05)
-        assert not scope.cancelled_caught, f"not noticed within {DEAD_AFTER_S + HANG_S:g} s"
+        assert not scope.cancelled_caught, f"{UNNOTICED} {DEAD_AFTER_S + HANG_S:g} s"
         self.balance.took(began)
         self.balance.reached["a dead link was noticed"] += 1
 
@@ -246,6 +249,28 @@ def work(seed: int, wanted: int, until_s: float, *, in_networks: bool) -> Balanc
     return anyio.run(_work, seed, wanted, monotonic() + until_s, in_networks)
 
 
+def control(*, in_networks: bool) -> Balance:
+    """Take the watch over the link away, and let a black hole come: it must not pass for noticed."""
+    if in_networks:
+        leave()
+    return anyio.run(_unwatched, in_networks)
+
+
+async def _unwatched(in_networks: bool) -> Balance:
+    balance, zygote = Balance(), Zygote()
+    home = cottage(0) if in_networks else nullcontext(Gate(number=0))
+    try:
+        async with _place(zygote, home, balance, dead_after_s=NEVER_S) as place:
+            try:
+                await _through(place, ["a black hole both ways"])
+            except AssertionError as error:
+                balance.broken.append(str(error))
+                place.home.heal()
+    finally:
+        zygote.close()
+    return balance
+
+
 async def _work(seed: int, wanted: int, until: float, in_networks: bool) -> Balance:
     balance, chance = Balance(), random.Random(seed)
     plans = [[name] for name in ALWAYS]
@@ -294,7 +319,9 @@ async def _through(place: Place, plan: Sequence[str]) -> None:
 
 
 @asynccontextmanager
-async def _place(zygote: Zygote, made_home: Home, balance: Balance) -> AsyncGenerator[Place]:
+async def _place(
+    zygote: Zygote, made_home: Home, balance: Balance, *, dead_after_s: float = DEAD_AFTER_S
+) -> AsyncGenerator[Place]:
     with made_home as home:
         async with scripted_plane(host=home.plane) as plane, sandbox(zygote, plane) as made:
             relay = await anyio.open_process(
@@ -307,7 +334,7 @@ async def _place(zygote: Zygote, made_home: Home, balance: Balance) -> AsyncGene
                 async with home.way(int(await relay.stdout.receive())) as port:
                     url = f"ws://{home.plane}:{port}/driver"
                     made.configure(
-                        control={"url": url, "allow_plaintext": True, "dead_after_s": DEAD_AFTER_S}
+                        control={"url": url, "allow_plaintext": True, "dead_after_s": dead_after_s}
                     )
                     life = await made.execute(*home.wrapper)
                     await plane.connected()
