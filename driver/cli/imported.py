@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from driver.cli.plain import plain
+from driver.cli.remarks import paragraph, remark
 from driver.importing.planning import Plan, Planned
 from driver.importing.proposing import Proposals
 from driver.importing.rendering import Answer
@@ -26,6 +27,7 @@ _FATES: Final = {
 }
 
 
+_BY_HAND: Final = "To see why a server does not answer, start it by hand: what it prints is not shown here."
 _RUN: Final = (
     "Each window of the client is a run of its own, and goes on with what an earlier one from the same "
     "folder left open: a call that may have happened is not made twice."
@@ -61,12 +63,19 @@ def lines(written: Written) -> Iterator[RenderableType]:
     yield _table(written)
     for server in written.plan.servers:
         for said in _said(server, written.answers.get(server.name)):
-            yield Text.assemble(("note     ", "yellow"), plain(f"{server.name}: {said}"))
+            yield remark("note", "yellow", f"{server.name}: {said}")
     if any(answer.error is not None for answer in written.answers.values()):
-        yield Text("To see why a server does not answer, start it by hand: what it prints is not shown here.")
-    yield Text(f"\nIn the client's file, put this in place of the servers above:\n\n{written.block}\n")
-    yield Text(_RUN if written.run_id is None else _NAMED)
+        yield paragraph(_BY_HAND)
+    yield paragraph(f"\nIn the client's file, put this in place of {_replaced(written.plan)}:")
+    yield Text(f"\n{written.block}\n")
+    yield paragraph(_RUN if written.run_id is None else _NAMED)
     yield Text(f"\nNext:\n\n{_next(written)}")
+
+
+def _replaced(plan: Plan) -> str:
+    """What is left out goes on without effectd, as its client has it."""
+    stays = any(server.fate == "left_out" for server in plan.servers)
+    return "the servers above" + (", but for those that were left out" if stays else "")
 
 
 def _secrets(written: Written) -> str:
@@ -117,7 +126,7 @@ def _next(written: Written) -> str:
     return "\n".join(
         (
             f"  export EFFECTD_CONFIG={shlex.quote(str(written.config))}",
-            "  effectd check --connect      # the contracts, held against what the servers serve",
+            "  effectd check --connect      # the contracts, against what servers serve",
             "  effectd run                  # the daemon; leave it running",
             "  effectd ops --watch          # what the agent does, as it happens",
         )

@@ -9,7 +9,7 @@ what somebody should know who has not declared everything.
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.validators import validator_for
@@ -28,12 +28,20 @@ from store.records import JsonObject, JsonValue
 Level = Literal["error", "notice"]
 
 
+NOT_DECLARED: Final = (
+    "Not declared: each call is a write, and is never repeated by itself. A read? Its provider hints that it "
+    'only reads: if so, declare effect = "read" in [providers.NAME.tools.TOOL].'
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that was found about a tool."""
 
     level: Level
     message: str
+    brief: str | None = None
+    """What is said of it where many tools have the same: `NOT_DECLARED` says the rest, once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +147,7 @@ def _findings(
     provider: CommonProviderTable, table: ToolTable | None, definition: JsonObject
 ) -> Iterator[Finding]:
     if table is None:
-        yield Finding(level="notice", message=_undeclared(provider, definition))
+        yield _undeclared(provider, definition)
     elif table.effect == "read" and _read_only_hint(definition) is False:
         yield Finding(level="notice", message='declared effect = "read"; the provider hints that it writes')
     yield from _input(provider, definition.get("inputSchema"))
@@ -195,13 +203,15 @@ def _argument_faults(
             yield f'sets the argument "{argument}", which is none'
 
 
-def _undeclared(provider: CommonProviderTable, definition: JsonObject) -> str:
+def _undeclared(provider: CommonProviderTable, definition: JsonObject) -> Finding:
     if _undeclared_effect(provider, definition) == "read":
-        return "not declared: a read, because the provider says so and trust_annotations = true"
-    text = "not declared: each call is a write, and is never repeated by itself"
-    if _read_only_hint(definition) is not True:
-        return text
-    return f'{text}; the provider hints that it only reads: if so, declare effect = "read"'
+        message = "not declared: a read, because the provider says so and trust_annotations = true"
+        return Finding(level="notice", message=message)
+    text, brief = "not declared: each call is a write, and is never repeated by itself", "not declared"
+    if _read_only_hint(definition) is True:
+        text += '; the provider hints that it only reads: if so, declare effect = "read"'
+        brief += "; a read?"
+    return Finding(level="notice", message=text, brief=brief)
 
 
 def _read_only_hint(definition: JsonObject) -> JsonValue:

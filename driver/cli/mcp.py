@@ -11,6 +11,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from shlex import quote
 from typing import Final, cast
 from uuid import uuid4
 
@@ -18,8 +19,8 @@ import anyio
 import click
 
 from driver.cli.options import config_option
-from driver.config.errors import ConfigUnreadable
-from driver.config.places import RUNTIME_DIR
+from driver.config.errors import NO_FILE, ConfigUnreadable
+from driver.config.places import DEFAULT_PATH, RUNTIME_DIR
 from driver.config.sockets import GATEWAY_SOCKET
 from driver.gateway.relay import Relay, RelaySettings
 from driver.gateway.stdio import Input, Output
@@ -81,12 +82,22 @@ def mcp(config_file: Path, run_id: str | None, resumes: tuple[str, ...], socket:
     path = socket or _socket(config_file)
     place = None if run_id else _place()
     own = run_id or f"{run_prefix(place or '')}{uuid4().hex}"
-    anyio.run(_carry, RelaySettings(socket=path, run_id=own, resumes=resumes, place=place))
+    settings = RelaySettings(socket=path, run_id=own, resumes=resumes, place=place, start=_start(config_file))
+    anyio.run(_carry, settings)
 
 
 async def _carry(settings: RelaySettings) -> None:
     # nothing else may write there: a client would take it for a message
     await Relay(settings, Input(sys.stdin.fileno()), Output(sys.stdout.fileno())).run()
+
+
+def _start(config_file: Path) -> str:
+    """Return what a person types to start the daemon, whatever the environment of that terminal says."""
+    return (
+        "effectd run"
+        if config_file == DEFAULT_PATH
+        else f"effectd run --config {quote(str(config_file.absolute()))}"
+    )
 
 
 def _place() -> str:
@@ -103,7 +114,7 @@ def _socket(config_file: Path) -> Path:
     try:
         document = tomllib.loads(config_file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigUnreadable(config_file, "there is no such file; name yours with --config FILE") from None
+        raise ConfigUnreadable(config_file, NO_FILE) from None
     except (OSError, ValueError) as error:
         raise ConfigUnreadable(config_file, f"cannot be read: {error}; see 'effectd check'") from error
     if "gateway" not in document:

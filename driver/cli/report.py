@@ -15,9 +15,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from driver.cli.inspection import Finding, ProviderReport, ToolReport
+from driver.cli.inspection import NOT_DECLARED, Finding, ProviderReport, ToolReport
 from driver.cli.plain import plain
 from driver.cli.proofs import Proof, declaration
+from driver.cli.remarks import paragraph, remark
 from driver.cli.selftest import Status, Tested
 from driver.cli.surroundings import Warned
 from driver.config.errors import ConfigError, toml_name
@@ -25,9 +26,15 @@ from driver.config.models import Config
 from driver.config.providers import ProbeTable
 from driver.core.contracts import ToolName
 
-_YES_NO: Final = {True: "yes", False: "no", None: "?"}
+_YES_NO: Final = {True: "yes", False: "no", None: "-"}
+"""What is declared whole, as programs are, nobody is asked for."""
 _STYLES: Final = {"error": "bold red", "notice": "yellow"}
 _STATUS_STYLES: Final = {"failed": "bold red", "untested": "yellow", "passed": "green"}
+
+
+_NOT_STARTED: Final = (
+    "No provider was started: --connect holds the contracts against the tools that they serve."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +94,24 @@ def lines(checked: Checked) -> Iterator[RenderableType]:
     """Yield what a person sees: the verdict, the warnings, and a table of tools, or how to get one."""
     yield _verdict(checked)
     for warned in checked.warned:
-        yield Text.assemble(("warning  ", "yellow"), plain(str(warned)))
+        yield remark("warning", "yellow", str(warned))
     if checked.providers is None:
-        yield Text(
-            "No provider was started: --connect holds the contracts against the tools that they serve."
-        )
+        yield paragraph(_NOT_STARTED)
     for provider in checked.providers or ():
         if provider.error is not None:
-            yield Text.assemble(("error    ", "bold red"), plain(f"{provider.name}: {provider.error}"))
+            yield remark("error", "bold red", f"{provider.name}: {provider.error}")
     if any(provider.tools for provider in checked.providers or ()):
         yield _table(checked.providers or ())
+    if any(finding.brief for finding in _findings(checked)):
+        yield paragraph(NOT_DECLARED)
     if checked.probes:
         yield _probe_table(checked.probes)
+
+
+def _findings(checked: Checked) -> Iterator[Finding]:
+    for provider in checked.providers or ():
+        for tool in provider.tools:
+            yield from tool.findings
 
 
 def _verdict(checked: Checked) -> Text:
@@ -141,7 +154,10 @@ def _probe_table(probes: Sequence[ProbeReport]) -> Table:
 
 
 def _finding(finding: Finding) -> Text:
-    return Text.assemble((finding.level, _STYLES[finding.level]), ": ", plain(finding.message))
+    style = _STYLES[finding.level]
+    if finding.brief is not None:
+        return Text(finding.brief, style=style)
+    return Text.assemble((finding.level, style), ": ", plain(finding.message))
 
 
 def as_json(checked: Checked) -> JsonValue:

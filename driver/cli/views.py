@@ -135,7 +135,9 @@ def unsettled_lines(page: Page[Operation], now: datetime, flags: str = "") -> It
     `flags` stand behind every command that is suggested.
     """
     if not page.items:
-        yield _nothing("Nothing is unsettled: every call that ended has a known outcome.", page)
+        guesses = f"effectd ops --effect unknown{flags}"
+        text = f"Nothing is unsettled. What nobody knows all the same, after a verdict, is in '{guesses}'."
+        yield _nothing(text, page)
         return
     count = f"{'More than ' if page.truncated else ''}{len(page.items)}"
     yield line((f"{count} unsettled, newest first.", "bold yellow"))

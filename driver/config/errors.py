@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+NO_FILE: Final = "there is no such file; name yours with --config FILE, or make one: effectd init --from FILE"
 TablePath = tuple[str, ...]
 """The names that lead to a table: `("providers", "issues", "tools")`; empty for the file's top."""
 

@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from driver.config.document import Document, salvage
-from driver.config.errors import ConfigInvalid, ConfigUnreadable, Problem
+from driver.config.errors import NO_FILE, ConfigInvalid, ConfigUnreadable, Problem
 from driver.config.fields import INTEGER_MAX
 from driver.config.mistakes import mistakes
 from driver.config.models import Config
@@ -88,7 +88,7 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise ConfigUnreadable(path, "there is no such file; name yours with --config FILE") from None
+        raise ConfigUnreadable(path, NO_FILE) from None
     except IsADirectoryError:
         raise ConfigUnreadable(path, "is a folder; name the TOML file in it with --config FILE") from None
     except PermissionError:

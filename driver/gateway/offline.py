@@ -26,9 +26,12 @@ _LISTS: Final[dict[str, str]] = {
 }
 
 
-def answer(entry: Entry, where: str) -> Message:
-    """Return the response to a request of which nothing was sent. `where` says what the relay looked for."""
-    result = _result(entry, where)
+def answer(entry: Entry, where: str, start: str) -> Message:
+    """Return the response to a request of which nothing was sent.
+
+    `where` says what the relay looked for, `start` what starts that.
+    """
+    result = _result(entry, where, start)
     if result is None:
         message = f"the effectd daemon cannot be reached ({where}), and nothing was done"
         return {"jsonrpc": "2.0", "id": entry.id, "error": {"code": INTERNAL_ERROR, "message": message}}
@@ -67,7 +70,7 @@ def response(entry: Entry, result: Message) -> Message:
     return {"jsonrpc": "2.0", "id": entry.id, "result": result}
 
 
-def _result(entry: Entry, where: str) -> Message | None:
+def _result(entry: Entry, where: str, start: str) -> Message | None:
     match entry.method:
         case "initialize":
             return _handshake(member(entry.message, "params").get("protocolVersion"))
@@ -84,7 +87,7 @@ def _result(entry: Entry, where: str) -> Message | None:
         case "tools/call":
             text = (
                 f"refused (down): nothing was executed. The effectd daemon cannot be reached ({where}), and "
-                "this call was not handed to it. Tell the user that it has to be started: effectd run."
+                f"this call was not handed to it. Tell the user that it has to be started: {start}"
             )
             return tool_error(text, "refused")
         case method if method in _LISTS:

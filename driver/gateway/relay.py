@@ -81,6 +81,8 @@ class RelaySettings:
     socket: Path
     run_id: str
     resumes: tuple[str, ...] = ()
+    start: str = "effectd run"
+    """What starts the daemon, for whoever is told that there is none."""
     place: str | None = None
     """Where it was started, where nobody named a run: it continues what was left open from there."""
     down_s: float = 5.0
@@ -427,10 +429,10 @@ class Relay:
             await self._to_client(offline.given_up(entry, self._settings.away_s, self._where))
             return
         self._answered_alone = True
-        message = offline.answer(entry, self._where)
+        message = offline.answer(entry, self._where, self._settings.start)
         if entry.method == "initialize":
             self._handshake = entry.message
-            sys.stderr.write(f"effectd: no daemon ({self._where}): start it with 'effectd run'\n")
+            sys.stderr.write(f"effectd: no daemon ({self._where}): start it with '{self._settings.start}'\n")
         await self._to_client(message)
 
 

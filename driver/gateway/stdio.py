@@ -5,7 +5,6 @@ Part of `driver.gateway`; imports anyio alone.
 
 import os
 import select
-import stat
 from typing import Final
 
 import anyio
@@ -19,7 +18,7 @@ class Input:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)
+        self._waits = _may_wait(fd)
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
         """Return some bytes. Raises `anyio.EndOfStream` at the end."""
@@ -40,7 +39,7 @@ class Output:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)
+        self._waits = _may_wait(fd)
         self._lock = anyio.Lock(fast_acquire=True)
 
     async def send(self, data: bytes) -> None:
@@ -54,6 +53,16 @@ class Output:
                     rest = rest[os.write(self._fd, rest[:PIECE]) :]
                 except BlockingIOError:
                     await anyio.wait_writable(self._fd)
+
+
+def _may_wait(fd: int) -> bool:
+    """Whether a descriptor can be watched: a file, or /dev/null, is always ready, and the kernel refuses."""
+    with select.epoll() as asked:
+        try:
+            asked.register(fd, 0)
+        except PermissionError:
+            return False
+    return True
 
 
 def _takes(fd: int) -> bool:

@@ -55,6 +55,13 @@ def test_contracts_that_can_be_kept_exit_0(tmp_path: Path) -> None:
     assert [item["level"] for item in served["fail"]["findings"]] == ["notice"]
 
 
+def test_what_many_tools_have_in_common_is_said_once(tmp_path: Path) -> None:
+    """A person reads a table, not the same sentence in each of its rows."""
+    shown = check(tmp_path, counter(tmp_path)).stdout
+    assert shown.count("not declared") == len(counter_mcp.TOOLS)
+    assert shown.count("never repeated by itself") == 1
+
+
 def test_asking_for_tools_calls_none_and_leaves_nothing(tmp_path: Path) -> None:
     """No effect happens, and neither state nor a folder for work is made beside the configuration."""
     check(tmp_path, counter(tmp_path))

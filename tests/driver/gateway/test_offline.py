@@ -36,7 +36,7 @@ def test_the_handshake_says_what_the_server_says() -> None:
     """Capabilities, name, version and what the model is told first."""
     options = front().options()
     entry = Entry({"id": 1, "method": "initialize", "params": {"protocolVersion": HANDSHAKES[0]}})
-    result = cast("dict[str, Any]", answer(entry, "nowhere")["result"])
+    result = cast("dict[str, Any]", answer(entry, "nowhere", "effectd run")["result"])
     info = result["serverInfo"]
     assert result["protocolVersion"] == HANDSHAKES[0]
     said = options.capabilities.model_dump(by_alias=True, exclude_none=True)
