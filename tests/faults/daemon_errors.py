@@ -9,6 +9,7 @@ import errno
 import random
 import socket
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -22,7 +23,7 @@ from tests.faults.lane import Time
 from tests.faults.notifier import ERRORS, Call, Supervisor
 from tests.system.audit import must_hold
 from tests.system.plane import ScriptedPlane, call, scripted_plane
-from tests.system.sandbox import Life, Sandbox, sandbox
+from tests.system.sandbox import Gone, Life, Sandbox, sandbox
 from tests.system.zygote import Zygote
 
 COMMANDS: Final = 6
@@ -111,7 +112,9 @@ async def _life(made: Sandbox, plane: ScriptedPlane, trap: Trap) -> tuple[list[C
         if hung:
             await life.kill()
         elif not life.ended.is_set():
-            await life.stop()
+            # all is answered, and yet it may end by the error before it has told that it is ready
+            with suppress(Gone):
+                await life.stop()
         await made.quiet()
     return supervisor.calls, await life.exit_code(), hung
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
 
-import anyio
 from anyio import to_thread
 
 from store.errors import StoreError
@@ -209,17 +208,10 @@ async def _look(here: Stage, scene: Scene, wrong: list[Broken]) -> None:
     for life in here.made.lives:
         await life.kill()
     await here.made.quiet()
-    with anyio.move_on_after(2):
-        while await to_thread.run_sync(_left, here):  # noqa: ASYNC110
-            await anyio.sleep(0.02)  # a process's end is no event for somebody who is not its parent
-    wrong += list(left_over(here.made.zygote.pid, here.made.root))
+    wrong += await left_over(here.made.zygote.pid, here.made.root)
     unsound = [*await to_thread.run_sync(_unsound, here), *await to_thread.run_sync(scene.amiss, here)]
     wrong += [Broken(measure=OTHER, what=text) for text in unsound if text not in scene.known]
     wrong += list(audit(here.plane, here.executions()))
-
-
-def _left(here: Stage) -> bool:
-    return any(left_over(here.made.zygote.pid, here.made.root))
 
 
 def _unsound(here: Stage) -> list[str]:

@@ -22,7 +22,7 @@ from tests.faults.kill_points.relay import Relay
 from tests.faults.kill_points.shop import Shop
 from tests.faults.notifier import Supervisor
 from tests.system.history import History, Json
-from tests.system.plane import Order, ScriptedPlane, scripted_plane
+from tests.system.plane import PATIENCE_S, Order, ScriptedPlane, scripted_plane
 from tests.system.sandbox import Gone, Life, Sandbox, sandbox
 from tests.system.zygote import Zygote
 
@@ -110,7 +110,7 @@ class Stage:
         path = self.made.root / f"channel-{len(self.made.lives)}"
         noting = {} if supervisors is None else {NOTES: str(self.made.root / "notes")}
         with socket.socket(socket.AF_UNIX) as door:
-            door.settimeout(HANG_S)
+            door.settimeout(PATIENCE_S)
             door.bind(str(path))
             door.listen()
             only = "" if striker.blow is None else striker.blow.call

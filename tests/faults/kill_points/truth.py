@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import anyio
+from anyio import to_thread
+
 from driver.gateway.wire import COMMAND_PREFIX
 from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, LOST_RECEIPTS, ORPHANS
 from tests.system.audit import key_of
 from tests.system.history import Json
 from tests.system.plane import ScriptedPlane
 
+PARTING_S: Final = 10.0
+"""How long a process may take to end that has nothing left to do: on an idle machine, some milliseconds."""
 OTHER: Final = "other broken promises"
 EFFECTS: Final[Mapping[str, tuple[int, ...]]] = {
     "operation.succeeded": (1,),
@@ -154,9 +159,19 @@ def orphans(parent: int, root: Path) -> list[str]:
     return found
 
 
-def left_over(parent: int, root: Path) -> Iterator[Broken]:
-    """Return what a sandbox whose last daemon has stopped has left: processes, and records of them."""
-    for text in orphans(parent, root):
-        yield Broken(measure=ORPHANS, what=text)
-    for path in (root / "state" / "spool").glob("*"):
-        yield Broken(measure=ORPHANS, what=f"a record of a program: {path.name}")
+async def left_over(parent: int, root: Path) -> list[Broken]:
+    """Return what a sandbox whose last daemon has stopped has left: processes, and records of them.
+
+    Whoever is about to end may do so first: that is no event for somebody who is not its parent.
+    """
+    found: list[Broken] = []
+    with anyio.move_on_after(PARTING_S):
+        while found := await to_thread.run_sync(_left, parent, root):  # noqa: ASYNC110
+            await anyio.sleep(0.02)
+    return found
+
+
+def _left(parent: int, root: Path) -> list[Broken]:
+    records = (root / "state" / "spool").glob("*")
+    found = [*orphans(parent, root), *(f"a record of a program: {path.name}" for path in records)]
+    return [Broken(measure=ORPHANS, what=text) for text in found]

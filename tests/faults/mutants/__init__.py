@@ -25,7 +25,7 @@ from tests.faults.lane import Report
 from tests.faults.mutants import bugs
 from tests.faults.mutants.attacks import Attack, cancellation, likeness, race, world
 from tests.faults.simulation.batch import in_memory, prepare
-from tests.faults.simulation.world import Theme
+from tests.faults.simulation.themes import Theme
 
 NAME: Final = "mutants"
 SEEDS_EACH: Final = 1_000_000

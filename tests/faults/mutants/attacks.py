@@ -24,7 +24,7 @@ from store.records import CommandId, JsonObject, RunId
 from store.settings import JournalSettings
 from tests.driver.engine.rig import DECLARED, Rig, ScriptedProvider, call, engine
 from tests.faults.simulation.batch import play_many
-from tests.faults.simulation.world import Theme
+from tests.faults.simulation.themes import Theme
 from tests.store.drafts import accepted, operation_id, recording
 
 Attack: TypeAlias = Callable[[int], str | None]

@@ -116,7 +116,7 @@ async def _look(here: Stage, soaked: Soaked) -> None:
     for life in here.made.lives:
         await life.kill()
     await here.made.quiet()
-    soaked.wrong += left_over(here.made.zygote.pid, here.made.root)
+    soaked.wrong += await left_over(here.made.zygote.pid, here.made.root)
     soaked.wrong += audit(here.plane, here.executions())
     settings = JournalSettings(state_dir=here.made.state, runtime_dir=here.made.runtime)
     found = await to_thread.run_sync(

@@ -30,7 +30,7 @@ def measure(pid: int, state: Path, runtime: Path) -> Sample:
     process = Path("/proc") / str(pid)
     status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
     spool = state / "spool"
-    files = [path for folder in (state, runtime) for path in folder.rglob("*") if spool not in path.parents]
+    files = sum(_entries(folder, spool) for folder in (state, runtime))
     journals = [path for path in state.glob("*.db") if path.is_file()]
     return Sample(
         descriptors=len(os.listdir(process / "fd")),  # noqa: PTH208 - their targets are not wanted
@@ -39,9 +39,19 @@ def measure(pid: int, state: Path, runtime: Path) -> Sample:
         processes=sum(1 for _ in descendants(pid)),
         wal_kb=sum(_kb(path) for path in state.glob("*-wal")),
         journal_kb=sum(map(_kb, journals)),
-        files=len(files),
+        files=files,
         records=sum(1 for _ in spool.glob("*")),
     )
+
+
+def _entries(folder: Path, apart: Path) -> int:
+    """Count what is below a folder, one of them apart; what is removed meanwhile is passed over."""
+    count = 0
+    for place, folders, files in os.walk(folder):
+        count += len(folders) + len(files)
+        if place == str(apart.parent) and apart.name in folders:
+            folders.remove(apart.name)
+    return count
 
 
 def _kb(path: Path) -> int:
