@@ -1,7 +1,7 @@
 """One process of `kill points`: prepares some of the scenes, and fights battle after battle in them.
 
 Part of `kill points`. The order is fixed by the seed: each scene's first blows go through all of its places,
-those that there are few of early; a boundary that has not been fired at yet comes first.
+those that there are few of early; a kind of place that has not been fired at yet comes first.
 """
 
 import os
@@ -19,7 +19,7 @@ from typing import Final
 import anyio
 
 from tests.faults.kill_points.battle import Ready, Tally, Weakness, fight, prepare, recovery
-from tests.faults.kill_points.blows import Blow, NamedBlow, Points, kind_of, parse
+from tests.faults.kill_points.blows import Blow, Points, kind_of, parse
 from tests.faults.kill_points.scenes import BY_NAME
 from tests.faults.lane import Time
 from tests.system.zygote import Zygote
@@ -64,9 +64,7 @@ class Course:
 
     def next(self, fired: Counter[str]) -> list[Blow]:
         """Return the blows of the next battle: one, and some in the recoveries that follow."""
-        fresh = (
-            blow for blow in reversed(self.firsts) if isinstance(blow, NamedBlow) and not fired[kind_of(blow)]
-        )
+        fresh = (blow for blow in reversed(self.firsts) if not fired[kind_of(blow)])
         first = next(fresh, self.firsts[-1])
         self.firsts.remove(first)
         self.fought += 1
