@@ -54,7 +54,14 @@ class NoAdapter(click.BadParameter):
 
 @click.command()
 @click.argument("adapter", metavar="ADAPTER")
-@click.option("--case", "cases", type=click.Choice(list(CASES)), multiple=True, help="Only this case.")
+@click.option(
+    "--case",
+    "cases",
+    type=click.Choice(list(CASES)),
+    multiple=True,
+    metavar="CASE",
+    help=f"Only this case; may be given several times: {', '.join(CASES)}.",
+)
 @click.option(
     "--python",
     type=click.Path(exists=True, dir_okay=False),

@@ -43,7 +43,7 @@ def _parked(page: Page[DeadLetter]) -> Iterator[RenderableType]:
     if page.items:
         yield views.dead_letter_table(page, datetime.now(UTC))
     else:
-        yield views.line(("None", "green"), ": the plane took every event that it was given.")
+        yield views.line(("None", "green"), ": there is no event that a plane did not take.")
 
 
 @click.command()

@@ -37,7 +37,7 @@ class Narrator:
     def title(self, text: str, detail: str) -> None:
         """Begin the story."""
         self._line(Text(text, style="bold"))
-        self._line(Text(detail, style="dim"))
+        self._beside(Text(), Text(detail, style="dim"))
 
     def act(self, number: int, title: str) -> None:
         """Begin an act."""
@@ -51,16 +51,17 @@ class Narrator:
 
     def step(self, text: str) -> None:
         """Say what happens now."""
-        self._line(Text.assemble((f" {self._step} ", "cyan"), text))
+        self._beside(Text(f" {self._step} ", style="cyan"), Text(text))
 
     def point(self, text: str) -> None:
         """Say what that means: the line to remember."""
-        self._line(Text.assemble((f" {self._step} ", "bold yellow"), (text, "bold")))
+        self._beside(Text(f" {self._step} ", style="bold yellow"), Text(text, style="bold"))
 
     def quote(self, source: str, text: str) -> None:
         """Show what a program or the journal says, as it says it."""
         for line in text.rstrip().splitlines():
-            self._line(Text(f"{' ' * _INDENT}{source} {self._bar} {line.rstrip()}", style=_QUOTE_STYLE))
+            head = f"{' ' * _INDENT}{source} {self._bar} "
+            self._beside(Text(head, style=_QUOTE_STYLE), Text(line.rstrip(), style=_QUOTE_STYLE))
 
     def command(self, command: str, output: str, *, cropped: bool = False) -> None:
         """Show a command that a person could type now, and what it printed; `cropped`, a long line is cut."""
@@ -110,6 +111,17 @@ class Narrator:
         if not found:
             counts = sum(len(outcome.row.counts) + len(outcome.checks) for outcome in outcomes)
             self._line(Text(f"All {counts} counts are as promised.", style="bold green"))
+
+    def _beside(self, head: Text, text: Text) -> None:
+        """Show a text behind its head; what a terminal has no room for goes on beside it."""
+        if not self._console.is_terminal:
+            self._line(Text.assemble(head, text))
+            return
+        made = Table.grid()
+        made.add_column(width=head.cell_len, no_wrap=True)
+        made.add_column(overflow="fold")
+        made.add_row(head, text)
+        self._console.print(made)
 
     def _line(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True)

@@ -64,7 +64,7 @@ async def _approve(service: Service, request: Request, body: Decision) -> Respon
 
 _SELF: Final = (
     "uid {uid} made this call, through the gateway, and nobody decides about their own: decide as another "
-    "user, or set driver.allow_self_approval = true"
+    "user, or set driver.allow_self_approval = true and restart the daemon"
 )
 
 

@@ -18,7 +18,7 @@ async def test_what_was_refused_is_listed_and_reported_again_once(tmp_path: Path
     config = write_config(tmp_path)
     async with serving(tmp_path, ScriptedProvider()) as (rig, _):
         empty = await to_thread.run_sync(run, config, "dead-letters")
-        assert empty.stdout == "None: the plane took every event that it was given.\n"
+        assert empty.stdout == "None: there is no event that a plane did not take.\n"
         await rig.intake.deliver([call()])
         done = await rig.settled()
         *_, seq = await rig.journal.read(lambda view: view.operation_events(done.operation_id))
