@@ -10,6 +10,7 @@ from typing import Final
 
 from driver.cli.replies import Operation
 from store.lifecycle import OPEN, State
+from store.records import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +47,17 @@ HINTS: Final = (
         advice="An answer that still arrives is recorded, and settles it by itself.",
     ),
     Hint(
-        applies=_unsettled,
+        applies=lambda operation: _unsettled(operation) and operation.origin != Origin.GATEWAY,
         command=None,
         advice=(
             "Nothing runs it again by itself: the same command, redelivered, gets this receipt, and an equal "
             "call of the same run is refused (unless it says `repeat`)."
         ),
+    ),
+    Hint(
+        applies=lambda operation: _unsettled(operation) and operation.origin == Origin.GATEWAY,
+        command=None,
+        advice="Nothing runs it again by itself: an equal call of the agent, in the same run, is refused.",
     ),
     Hint(
         applies=lambda operation: _unsettled(operation) and "probe" in (operation.allowed or ()),

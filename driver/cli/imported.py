@@ -66,7 +66,8 @@ def lines(written: Written) -> Iterator[RenderableType]:
             yield remark("note", "yellow", f"{server.name}: {said}")
     if any(answer.error is not None for answer in written.answers.values()):
         yield paragraph(_BY_HAND)
-    yield paragraph(f"\nIn the client's file, put this in place of {_replaced(written.plan)}:")
+    yield Text()
+    yield paragraph(f"In the client's file, put this in place of {_replaced(written.plan)}:")
     yield Text(f"\n{written.block}\n")
     yield paragraph(_RUN if written.run_id is None else _NAMED)
     yield Text(f"\nNext:\n\n{_next(written)}")

@@ -69,6 +69,7 @@ def test_a_client_that_works_becomes_a_configuration_that_does(tmp_path: Path) -
     assert isinstance(provider, McpProviderTable)
     assert provider.env_files == {"TOKEN": tmp_path / "made" / "effectd.secrets" / "counter.TOKEN"}
     assert config.driver.state_dir == tmp_path / "made" / "state"
+    assert "\\n" not in done.stdout, "each line is one"
     block = json.loads(done.stdout[done.stdout.index("\n{") : done.stdout.rindex("\n}") + 2])
     entry = block["mcpServers"]["effectd"]
     assert Path(entry["command"]).name == "effectd"

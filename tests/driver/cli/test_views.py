@@ -31,6 +31,7 @@ from driver.cli.words import effect as effect_words
 from driver.cli.words import state as state_words
 from store.events import OperationNotExecuted, OperationUnknown
 from store.lifecycle import Effect, Source, State
+from store.records import Origin
 
 NOW = datetime(2026, 11, 29, 14, 43, 20, tzinfo=UTC)
 ID = "op_5d" + "0" * 30
@@ -98,6 +99,13 @@ its whole story, and whether it can be probed, retried or taken back
 def test_an_unsettled_operation_says_what_how_sure_since_when_why_and_what_next() -> None:
     """Who is woken by it needs nothing else to begin."""
     assert shown(unsettled_lines(page(lost()), NOW, " --config x.toml")) == UNSETTLED
+
+
+def test_what_an_agent_cannot_say_is_not_advised() -> None:
+    """`repeat` is a word of planes: an agent's equal call is refused, and that is all there is to it."""
+    advised = {origin: " ".join(text for _, text in hints_for(lost(origin=origin))) for origin in Origin}
+    assert {origin for origin, text in advised.items() if "repeat" in text} == {Origin.PLANE, Origin.LOCAL}
+    assert all("is refused" in text for text in advised.values())
 
 
 def test_the_story_does_not_send_anybody_to_itself() -> None:
