@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 _JSONRPC: Final[Any] = import_module("driver.providers.mcp.jsonrpc")
+PATCHED: Final = ("_DECODER", "_SURROGATE_ESCAPE", "ANSWER_DEPTH_MAX", "_parse")
+"""What they change in it."""
 
 
 def _decode_with(**hooks: Any) -> None:  # noqa: ANN401 - whatever the decoder takes

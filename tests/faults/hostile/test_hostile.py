@@ -5,8 +5,10 @@ from random import Random
 
 import pytest
 
+from driver.providers.mcp import jsonrpc
 from tests.faults.hostile import judge, liars, parsers, relays
 from tests.faults.hostile.callers import lines
+from tests.faults.hostile.decoders import DECODERS, PATCHED
 from tests.faults.hostile.wire import garbage, handshake
 from tests.faults.hostile.words import valid, word
 from tests.faults.network.balance import Balance
@@ -54,3 +56,14 @@ def test_parsers_and_sessions_hold_for_a_while() -> None:
     assert balance.broken == []
     assert balance.tried >= 900
     assert balance.reached[liars.FUTURE] > 0
+
+
+@pytest.mark.parametrize("name", sorted(DECODERS))
+def test_a_lax_decoder_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Controls of the lane: whatever one takes that is none of it, some line shows."""
+    for attribute in PATCHED:
+        monkeypatch.setattr(jsonrpc, attribute, vars(jsonrpc)[attribute])
+    DECODERS[name]()
+    balance = Balance()
+    parsers.lines(balance, 1, range(5_000), lambda: bool(balance.broken))
+    assert balance.broken

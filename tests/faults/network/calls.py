@@ -24,7 +24,7 @@ from tests.faults.lane import BROKEN_MAX, DUPLICATE_EFFECTS
 from tests.faults.network.balance import Balance
 from tests.faults.network.cutter import KINDS, SIDES, Cut, Cutter, Kind, Side, cutter
 
-CONTROL_S: Final = 10.0
+CONTROL_S: Final = 120.0
 ANSWER: Final = b'{"id": 7, "name": "a thing that was made"}'
 KEY: Final = "header:Idempotency-Key"
 

@@ -9,6 +9,9 @@ import pytest
 from tests.faults.simulation.batch import play_control, play_many, workers
 from tests.faults.simulation.lane import NAME, run
 from tests.faults.simulation.loop import PROCESS, Deadlock, Process, VirtualLoop
+from tests.faults.simulation.plane import BOTH_LIVE
+from tests.faults.simulation.rivals import KEPT
+from tests.faults.simulation.themes import TWO_DAEMONS
 
 SEEDS = range(4_000, 4_012)
 
@@ -88,6 +91,26 @@ def test_a_daemon_that_deduplicates_in_memory_is_found_out() -> None:
     with workers(1) as pool:
         found = pool.submit(play_control, "dedupe in memory", 4_000).result()
     assert any("I2: " in text for text in found.broken)
+
+
+def test_two_daemons_live_at_once_and_one_of_them_acts() -> None:
+    """The plane cannot tell the clone from its original: the older one is fenced, and all holds."""
+    with workers(1) as pool:
+        found = pool.submit(play_many, list(SEEDS), theme=TWO_DAEMONS).result()
+    assert found.broken == []
+    assert found.reached[BOTH_LIVE] >= found.reached["fence, superseded"] > 0
+    assert found.reached[KEPT] > 0
+
+
+def test_two_daemons_without_what_keeps_them_apart_are_found_out() -> None:
+    """Controls of the lane: a fence, the look at the plane's history and the lock are each held to."""
+    with workers(1) as pool:
+        for control in (
+            "4001 is a close like any other",
+            "another history is no matter",
+            "a folder without a lock",
+        ):
+            assert pool.submit(play_control, control, 4_000).result().broken, control
 
 
 def test_a_run_plays_so_many_worlds_and_its_controls() -> None:

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import monotonic
 from typing import Final, TypeAlias
 
 import anyio
@@ -27,7 +26,7 @@ from store.verify import verify_file
 from tests.faults.kill_points.battle import leaves
 from tests.faults.kill_points.stage import Hung, Stage, stage
 from tests.faults.kill_points.truth import OTHER, Broken, audit, left_over
-from tests.faults.lane import HANGS, MEASURES, Report
+from tests.faults.lane import HANGS, MEASURES, Report, Time
 from tests.faults.soak.load import ERASED, Load, tables
 from tests.faults.soak.trend import growing, thirds
 from tests.faults.soak.weather import Diary, end, sample, steady, stormy
@@ -62,7 +61,7 @@ class Soaked:
     wrong: list[Broken] = field(default_factory=list[Broken])
 
 
-Weather: TypeAlias = Callable[[Load, Diary, float], Awaitable[None]]
+Weather: TypeAlias = Callable[[Load, Diary, Time], Awaitable[None]]
 
 
 def run(seed: int, seconds: float, points: int) -> Report:
@@ -72,7 +71,7 @@ def run(seed: int, seconds: float, points: int) -> Report:
 
 
 async def _run(seed: int, seconds: float) -> Report:
-    until = monotonic() + seconds
+    time = Time.of(seconds)
     zygote = Zygote()
     # a sandbox keeps a descriptor of each life until its end
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -82,19 +81,19 @@ async def _run(seed: int, seconds: float) -> Report:
         leaking = Soaked("leaking")
         async with anyio.create_task_group() as tasks:
             for soaked, weather in zip(made, (steady, stormy), strict=True):
-                tasks.start_soon(_soak, zygote, f"{seed} {soaked.name}", soaked, weather, until)
-            tasks.start_soon(_soak, zygote, f"{seed} leaking", leaking, _leak, until)
+                tasks.start_soon(_soak, zygote, f"{seed} {soaked.name}", soaked, weather, time)
+            tasks.start_soon(_soak, zygote, f"{seed} leaking", leaking, _leak, time)
         return _report(seed, made, leaking)
     finally:
         zygote.close()
 
 
-async def _soak(zygote: Zygote, seed: str, soaked: Soaked, weather: Weather, until: float) -> None:
+async def _soak(zygote: Zygote, seed: str, soaked: Soaked, weather: Weather, time: Time) -> None:
     try:
         async with stage(zygote, tables) as here:
             load = Load(here, random.Random(seed))
             try:
-                await weather(load, soaked.diary, until)
+                await weather(load, soaked.diary, time)
             except* AssertionError as group:
                 soaked.wrong += [_broken(error) for error in leaves(group)]
             await _look(here, soaked)
@@ -129,8 +128,9 @@ async def _look(here: Stage, soaked: Soaked) -> None:
     ]
 
 
-async def _leak(load: Load, diary: Diary, _: float) -> None:
+async def _leak(load: Load, diary: Diary, time: Time) -> None:
     """The control: some rounds, with a daemon that keeps a descriptor for each call."""
+    del time
     life = load.stage.made.start(patch=LEAK)
     await load.stage.plane.connected()
     for _ in range(CONTROL_ROUNDS):

@@ -12,15 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 import anyio
 from anyio import to_thread
 
 from tests.faults.kill_points.stage import Hung, Stage
+from tests.faults.lane import Time
 from tests.faults.soak.gauge import Sample, descendants, measure
 from tests.faults.soak.load import HANG_S, Load
+from tests.faults.soak.trend import thirds
 from tests.system.sandbox import Life
 
 PAUSE_S: Final = 0.3
@@ -42,6 +43,10 @@ class Diary:
     statuses: int = 0
     lives: int = 0
 
+    def lacks(self, *blows: str) -> bool:
+        """Whether the looks are too few to say that nothing grows, or one of these has never befallen it."""
+        return not thirds(self.samples) or not all(self.fired[blow] for blow in blows)
+
 
 async def sample(stage: Stage, life: Life, diary: Diary) -> None:
     """Look at a daemon of which nothing is asked at this moment."""
@@ -49,7 +54,7 @@ async def sample(stage: Stage, life: Life, diary: Diary) -> None:
     diary.samples.append(await to_thread.run_sync(measure, life.pid, made.state, made.runtime))
 
 
-async def steady(load: Load, diary: Diary, until: float) -> None:
+async def steady(load: Load, diary: Diary, time: Time) -> None:
     """One life, round after round, whose connections, plane and servers fail."""
     stage, chance = load.stage, load.chance
     life = await stage.made.execute()
@@ -62,7 +67,7 @@ async def steady(load: Load, diary: Diary, until: float) -> None:
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_ask_for_status, stage, life, diary)
-        while monotonic() < until:
+        while time.is_left(is_missing=diary.lacks("connection cut", "plane restarted", "server killed")):
             async with anyio.create_task_group() as turn:
                 turn.start_soon(load.round)
                 if chance.random() < 0.5:
@@ -73,10 +78,10 @@ async def steady(load: Load, diary: Diary, until: float) -> None:
     await end(load, life)
 
 
-async def stormy(load: Load, diary: Diary, until: float) -> None:
+async def stormy(load: Load, diary: Diary, time: Time) -> None:
     """Life after life, killed at any moment or told to stop; some of them get everything done before."""
     stage, chance = load.stage, load.chance
-    while monotonic() < until:
+    while time.is_left(is_missing=diary.lacks("SIGKILL", "SIGTERM")):
         hellos = len(stage.plane.hellos)
         life = stage.made.start()
         diary.lives += 1
