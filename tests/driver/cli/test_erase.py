@@ -30,6 +30,15 @@ async def once(rig: Rig) -> OperationId:
     return done.operation_id
 
 
+def begins(rig: Rig) -> anyio.Event:
+    """Set once an erasure was accepted."""
+    begun = anyio.Event()
+    rig.journal.subscribe(
+        lambda events: begun.set() if any(b"run.erase" in (e.body or b"") for e in events) else None
+    )
+    return begun
+
+
 async def is_erased(rig: Rig, operation_id: OperationId) -> bool:
     """Whether its content is gone."""
     record = await rig.journal.read(lambda view: view.operation(operation_id))
@@ -153,10 +162,7 @@ async def test_a_daemon_that_stops_meanwhile_goes_on_after_its_restart(
     words = [*EFFECTD, "erase", "run-1", "--yes", "--config", str(config)]
     async with serving(tmp_path, ScriptedProvider()) as (rig, _):
         await fill(rig)
-        begun = anyio.Event()
-        rig.journal.subscribe(
-            lambda events: begun.set() if any(b"run.erase" in (e.body or b"") for e in events) else None
-        )
+        begun = begins(rig)
         waiting = await anyio.open_process(words, start_new_session=True)
         with anyio.fail_after(60):
             await begun.wait()
@@ -175,10 +181,7 @@ async def test_a_daemon_that_is_fenced_meanwhile_is_not_waited_for(
     config = write_config(tmp_path)
     async with serving(tmp_path, ScriptedProvider()) as (rig, _):
         await fill(rig)
-        begun = anyio.Event()
-        rig.journal.subscribe(
-            lambda events: begun.set() if any(b"run.erase" in (e.body or b"") for e in events) else None
-        )
+        begun = begins(rig)
         words = [*EFFECTD, "erase", "run-1", "--yes", "--config", str(config)]
         async with await anyio.open_process(words, start_new_session=True) as waiting:
             await begun.wait()
