@@ -1,11 +1,11 @@
 """The machinery of the lane: words that come again, a judge that is neither fooled nor too strict."""
 
 import json
+from importlib import import_module
 from random import Random
 
 import pytest
 
-from driver.providers.mcp import jsonrpc
 from tests.faults.hostile import judge, liars, parsers, relays
 from tests.faults.hostile.callers import lines
 from tests.faults.hostile.decoders import DECODERS, PATCHED
@@ -61,6 +61,7 @@ def test_parsers_and_sessions_hold_for_a_while() -> None:
 @pytest.mark.parametrize("name", sorted(DECODERS))
 def test_a_lax_decoder_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls of the lane: whatever one takes that is none of it, some line shows."""
+    jsonrpc = import_module("driver.providers.mcp.jsonrpc")
     for attribute in PATCHED:
         monkeypatch.setattr(jsonrpc, attribute, vars(jsonrpc)[attribute])
     DECODERS[name]()
