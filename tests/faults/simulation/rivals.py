@@ -21,8 +21,8 @@ from tests.faults.simulation.disk import Disk
 from tests.faults.simulation.files import copy_folder
 from tests.faults.simulation.life import Around, Life
 
-INTRUDING, CLONED = 0.06, 0.06
-"""In how many worlds, beside those whose theme it is."""
+INTRUDING, CLONED, INSEPARABLE = 0.06, 0.06, 0.06
+"""In how many worlds somebody starts a second daemon, a clone lives, one lives that the plane cannot tell."""
 REFUSED: Final = "a second daemon was refused by the lock"
 KEPT: Final = "the clone went on"
 ENDED: Final = "the clone was ended"

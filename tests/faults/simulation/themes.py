@@ -17,11 +17,10 @@ class Theme:
     """Whether there are two daemons that the plane cannot tell apart; so for tools whose intents it holds."""
 
 
-TWO_DAEMONS: Final = Theme(tools=("held",), clone=True)
 THEMES: Final = (
     *[Theme()] * 12,
     Theme(tools=("asked",), deeds=("ok",), place="dispatch.prepared"),
     Theme(tools=("proving",), deeds=("error, taken back", "late", "ok")),
     Theme(deeds=("slow", "late", "silent"), snapshot=True),
-    TWO_DAEMONS,
 )
+TWO_DAEMONS: Final = Theme(tools=("held",), clone=True)

@@ -24,8 +24,8 @@ from tests.faults.simulation.loop import Deadlock, NeverAtRest, VirtualLoop, beg
 from tests.faults.simulation.network import Network
 from tests.faults.simulation.person import Person
 from tests.faults.simulation.plane import Plane
-from tests.faults.simulation.rivals import CLONED, INTRUDING, Rivals
-from tests.faults.simulation.themes import THEMES, Theme
+from tests.faults.simulation.rivals import CLONED, INSEPARABLE, INTRUDING, Rivals
+from tests.faults.simulation.themes import THEMES, TWO_DAEMONS, Theme
 from tests.faults.simulation.tools import Tools
 from tests.faults.simulation.truth import Truth
 
@@ -106,10 +106,16 @@ class World:
         self.seed = seed
         self.folder = folder
         self.rng = self._dice("story")
-        self.theme = theme or self.rng.choice(THEMES)
+        self.rivals = Rivals(rng=self._dice("rivals"))
+        self.theme = theme or self._draw_theme()
         self.truth = Truth()
         self.lives: list[Life] = []
         self.calm = False
+
+    def _draw_theme(self) -> Theme:
+        # with other dice: what is known of worlds by their numbers stays true of all others
+        usual = self.rng.choice(THEMES)
+        return TWO_DAEMONS if self.rivals.rng.random() < INSEPARABLE else usual
 
     def _dice(self, name: str) -> Random:
         return Random(f"{self.seed}:{name}")
@@ -189,7 +195,6 @@ class World:
         self._plan_rivals()
 
     def _plan_rivals(self) -> None:
-        self.rivals = Rivals(rng=self._dice("rivals"))
         rng = self.rivals.rng
         if rng.random() < INTRUDING:
             self._later(rng.uniform(0.0, TROUBLE_S), self._intrude)
