@@ -82,7 +82,8 @@ def ops(
     """
     parameters: dict[str, str | int | bool] = {"limit": limit, "unsettled": unsettled}
     parameters |= {name: value for name, value in filters.items() if value is not None}
-    draw = partial(_listed, unsettled=unsettled, flags=doors.flags(config_file))
+    narrowed = len(parameters) > len(("limit", "unsettled"))
+    draw = partial(_listed, unsettled=unsettled, filtered=narrowed, flags=doors.flags(config_file))
     with doors.inspect(config_file) as client:
         if watching:
             watch(client, parameters, draw, as_json=as_json)
@@ -96,7 +97,9 @@ def ops(
     write_more(page.next)
 
 
-def _listed(page: Page[Operation], *, unsettled: bool, flags: str) -> Iterator[RenderableType]:
+def _listed(
+    page: Page[Operation], *, unsettled: bool, filtered: bool, flags: str
+) -> Iterator[RenderableType]:
     """Yield a page of operations as a person sees it now."""
     now = datetime.now(UTC)
     if unsettled:
@@ -104,7 +107,7 @@ def _listed(page: Page[Operation], *, unsettled: bool, flags: str) -> Iterator[R
     elif page.items:
         yield views.operation_table(page, now)
     else:
-        yield views.no_operations_line(page)
+        yield views.no_operations_line(page, filtered=filtered)
 
 
 @click.command()

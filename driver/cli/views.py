@@ -135,9 +135,9 @@ def unsettled_lines(page: Page[Operation], now: datetime, flags: str = "") -> It
     `flags` stand behind every command that is suggested.
     """
     if not page.items:
-        guesses = f"effectd ops --effect unknown{flags}"
-        text = f"Nothing is unsettled. What nobody knows all the same, after a verdict, is in '{guesses}'."
-        yield _nothing(text, page)
+        yield _nothing("Nothing is unsettled.", page)
+        if not page.truncated:
+            yield line(f"  What stays unknown by a verdict: effectd ops --effect unknown{flags}")
         return
     count = f"{'More than ' if page.truncated else ''}{len(page.items)}"
     yield line((f"{count} unsettled, newest first.", "bold yellow"))
@@ -179,9 +179,9 @@ def hint_lines(operation: Operation, flags: str, *, within: str | None = None) -
         label = ""
 
 
-def no_operations_line(page: Page[Operation]) -> Text:
-    """Return what stands in place of an empty table."""
-    return _nothing("No operations match.", page)
+def no_operations_line(page: Page[Operation], *, filtered: bool) -> Text:
+    """Return what stands in place of an empty table; `filtered`, not all operations were asked for."""
+    return _nothing("No operations match." if filtered else "No operations yet.", page)
 
 
 def _nothing(text: str, page: Page[Operation]) -> Text:

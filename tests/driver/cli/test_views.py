@@ -25,7 +25,14 @@ from driver.cli.replies import (
     Story,
 )
 from driver.cli.story import story_lines
-from driver.cli.views import event_line, operation_table, status_lines, unsettled_lines, value_text
+from driver.cli.views import (
+    event_line,
+    no_operations_line,
+    operation_table,
+    status_lines,
+    unsettled_lines,
+    value_text,
+)
 from driver.cli.words import REASONS, certainty, duration, size
 from driver.cli.words import effect as effect_words
 from driver.cli.words import state as state_words
@@ -134,7 +141,12 @@ def test_a_list_that_does_not_fit_is_lines_with_whole_ids() -> None:
 
 def test_nothing_unsettled_is_good_news() -> None:
     """An empty list is said in words, not shown as an empty table."""
-    assert "Nothing is unsettled" in shown(unsettled_lines(page(), NOW))
+    assert shown(unsettled_lines(page(), NOW, " --config x.toml")) == (
+        "Nothing is unsettled.\n"
+        "  What stays unknown by a verdict: effectd ops --effect unknown --config x.toml\n"
+    )
+    assert "No operations yet" in no_operations_line(page(), filtered=False).plain
+    assert "No operations match" in no_operations_line(page(), filtered=True).plain
 
 
 def test_an_empty_page_that_is_not_the_last_promises_nothing() -> None:
