@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from driver.core.stream import Stream
 from store.lifecycle import RANK, Source
-from store.view import View
+from store.outline import Outline
 from tests.faults.simulation.controls import swapped
 
 Control = Callable[[], AbstractContextManager[None]]
@@ -32,7 +32,7 @@ def old_wall() -> AbstractContextManager[None]:
 
 def pruned_unacknowledged() -> AbstractContextManager[None]:
     """Take every event for acknowledged."""
-    return swapped(View, "acked_seq", property(lambda self: self.last_seq))
+    return swapped(Outline, "acked_seq", property(lambda self: self.last_seq))
 
 
 def future_acknowledged() -> AbstractContextManager[None]:
