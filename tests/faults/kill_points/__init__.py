@@ -16,19 +16,17 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Final
 
-from driver.faults import BOUNDARIES
 from tests.faults.kill_points.battle import SECOND_CRASH, THIRD_CRASH, Tally
 from tests.faults.kill_points.scenes import SCENES
-from tests.faults.kill_points.worker import CONTROLS, Asked, work
+from tests.faults.kill_points.worker import CONTROLS, KINDS, Asked, work
 from tests.faults.lane import MEASURES, Report
 
 NAME: Final = "kill points"
 WORKERS: Final = 2
 WANTED: Final = frozenset(
     {
-        "pread64", "pwrite64", "openat", "newfstatat", "unlink", "fcntl", "ftruncate", "fsync", "fdatasync",
-        SECOND_CRASH, THIRD_CRASH, "redelivery", "receipt repeated", "receipt left to a later life",
-        "operation.unknown/crash_window", "operation.unknown/connection_lost", *BOUNDARIES,
+        *KINDS, SECOND_CRASH, THIRD_CRASH, "redelivery", "receipt repeated", "receipt left to a later life",
+        "operation.unknown/crash_window", "operation.unknown/connection_lost",
     }
 )  # fmt: skip
 

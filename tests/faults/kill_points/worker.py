@@ -18,6 +18,7 @@ from typing import Final
 
 import anyio
 
+from driver.faults import BOUNDARIES
 from tests.faults.kill_points.battle import Ready, Tally, Weakness, fight, prepare, recovery
 from tests.faults.kill_points.blows import Blow, Points, kind_of, parse
 from tests.faults.kill_points.scenes import BY_NAME
@@ -26,6 +27,13 @@ from tests.system.zygote import Zygote
 
 AT_ONCE: Final = 3
 """Battles: while one waits for a process, the others go on."""
+KINDS: Final = frozenset(
+    {
+        "pread64", "pwrite64", "openat", "newfstatat", "unlink", "fcntl", "ftruncate", "fsync", "fdatasync",
+        *BOUNDARIES,
+    }
+)  # fmt: skip
+"""The kinds of places that must have been struck at."""
 RECOVERIES_MIN, RECOVERIES_MAX = 3, 6
 """How many recoveries of a battle are killed: as in a crash loop, each begins where the one before died."""
 STRICTLY_EVERY: Final = 5
@@ -62,10 +70,17 @@ class Course:
         firsts = ready.points.in_order(chance)
         return cls(ready, firsts[::-1], cycle(recovery.in_order(chance)))
 
-    def next(self, fired: Counter[str]) -> list[Blow]:
-        """Return the blows of the next battle: one, and some in the recoveries that follow."""
-        fresh = (blow for blow in reversed(self.firsts) if not fired[kind_of(blow)])
-        first = next(fresh, self.firsts[-1])
+    def next(self, begun: Counter[str], fired: Counter[str]) -> list[Blow]:
+        """Return the blows of the next battle: one, and some in the recoveries that follow.
+
+        First of a kind that nobody has aimed at (`begun`), then of one that has not been struck at.
+        """
+        of_a_kind: dict[str, Blow] = {}
+        for blow in reversed(self.firsts):
+            of_a_kind.setdefault(kind_of(blow), blow)
+        never = (blow for kind, blow in of_a_kind.items() if not begun[kind])
+        missed = (blow for kind, blow in of_a_kind.items() if kind in KINDS and not fired[kind])
+        first = next(never, None) or next(missed, self.firsts[-1])
         self.firsts.remove(first)
         self.fought += 1
         crashes = RECOVERIES_MIN + self.fought % (1 + RECOVERIES_MAX - RECOVERIES_MIN)
@@ -81,6 +96,8 @@ class _Work:
     begun: Counter[str] = field(default_factory=Counter[str])
     """What blows were aimed at."""
     turn: int = 0
+    kinds: frozenset[str] = frozenset()
+    """Those of the places of its scenes that must have been struck at."""
 
     async def run(self) -> None:
         """Prepare everything, and fight. The first scene's recovery stands for those of all."""
@@ -94,6 +111,7 @@ class _Work:
         courses = [Course.of(each, again, self.asked.seed) for each in ready]
         for each in (*(course.ready.points for course in courses), again):
             self.tally.places.update(map(kind_of, each.blows()))
+        self.kinds = KINDS & {kind_of(blow) for course in courses for blow in course.firsts}
         turns = cycle(courses)
         async with anyio.create_task_group() as tasks:
             for _ in range(AT_ONCE):
@@ -110,7 +128,7 @@ class _Work:
             course = self._wanted(courses) or next(turns)
             if not course.firsts:
                 continue
-            blows = course.next(self.begun)
+            blows = course.next(self.begun, self.tally.fired)
             self.begun.update(map(kind_of, blows))
             strictly = course.fought % STRICTLY_EVERY == 0
             self.tally.add(await fight(self.zygote, course.ready, blows, strictly=strictly))
@@ -127,7 +145,9 @@ class _Work:
         return all(self.tally.reached[state] for state in states)
 
     def _goes_on(self) -> bool:
-        is_missing = not all(self._has_shown(BY_NAME[name].reached) for name in self.asked.scenes)
+        is_missing = any(not self.tally.fired[kind] for kind in self.kinds) or not all(
+            self._has_shown(BY_NAME[name].reached) for name in self.asked.scenes
+        )
         is_time = self.time.is_left(is_missing=is_missing) and self.tally.tried < self.asked.points
         return is_time and len(self.tally.broken) < BROKEN_MAX
 
