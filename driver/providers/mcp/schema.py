@@ -36,6 +36,9 @@ Keyword: TypeAlias = Callable[..., Iterable[ValidationError] | None]
 _INSTANCE: Final = 2
 _SCHEMA: Final = 3
 
+_PLAIN: Final = frozenset({"type", "title", "description", "default", "examples"})
+"""Keywords of which only the first decides anything."""
+
 _QUOTES_NO_VALUE: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
 """Keywords whose messages name properties, and never quote what stands in them."""
 
@@ -117,14 +120,39 @@ def _harmless(checks: Mapping[str, Keyword]) -> dict[str, Keyword]:
         too_long = isinstance(instance, list) and len(cast("list[object]", instance)) > UNIQUE_ITEMS_MAX
         return None if too_long else checks["uniqueItems"](*of)
 
+    def properties(
+        validator: Validator, wanted: dict[str, object], instance: object, schema: object
+    ) -> Iterable[ValidationError] | None:
+        if not isinstance(instance, dict):
+            return None
+        left = {
+            name: wanted[name]
+            for name, value in cast("dict[str, JsonValue]", instance).items()
+            if name in wanted and not _plainly_fits(validator, wanted[name], value)
+        }
+        return checks["properties"](validator, left, instance, schema) if left else None
+
     changed: dict[str, Keyword] = {
         "pattern": skip,
         "patternProperties": skip,
         "unevaluatedProperties": skip,
         "additionalProperties": additional,
         "uniqueItems": unique,
+        "properties": properties,
     }
     return {**checks, **{name: check for name, check in changed.items() if name in checks}}
+
+
+def _plainly_fits(validator: Validator, schema: object, value: JsonValue) -> bool:
+    """Whether a schema asks for one type and nothing else, as most do, and the value is of that type.
+
+    Where it is so the library need not make a validator of that part, which is most of its work.
+    """
+    if not isinstance(schema, dict):
+        return False
+    wanted = cast("dict[str, object]", schema)
+    kind = wanted.get("type")
+    return isinstance(kind, str) and _PLAIN.issuperset(wanted) and validator.is_type(value, kind)
 
 
 def _of_one_dialect(value: JsonValue) -> JsonValue:

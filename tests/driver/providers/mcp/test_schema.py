@@ -1,8 +1,12 @@
 """JSON Schema from servers: what it catches, and what it must not do to us."""
 
 import time
+from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from driver.providers.mcp.schema import Schema
 from store.records import JsonObject, JsonValue
@@ -123,3 +127,32 @@ def test_a_property_named_like_a_keyword_is_a_property() -> None:
     assert problem(schema, {"pattern": "(", "$schema": "x"}) is None
     assert problem(schema, {"pattern": 1}) == "$.pattern is not of type string"
     assert problem(schema, {"pattern": "(", "$schema": 1}) is not None
+
+
+KINDS: Final = ("string", "integer", "number", "boolean", "null", "array", "object")
+PLAIN: Final[list[JsonValue]] = [{"type": kind} for kind in KINDS]
+TITLED: Final[list[JsonValue]] = [{"type": kind, "title": "t"} for kind in KINDS]
+OTHERS: Final[tuple[JsonValue, ...]] = (
+    True,
+    False,
+    {"type": ["string", "null"]},
+    {"type": "integer", "minimum": 1},
+    {"type": "integer", "enum": [1]},
+    {"type": "integer", "$ref": "#/$defs/one"},
+)
+VALUES: Final[tuple[JsonValue, ...]] = (None, True, 0, 1, 1.0, 1.5, "x", [], {})
+
+
+@given(
+    parts=st.tuples(st.sampled_from([*PLAIN, *TITLED]), st.sampled_from([*PLAIN, *OTHERS])),
+    values=st.tuples(st.sampled_from(VALUES), st.sampled_from(VALUES)),
+)
+def test_what_fits_is_what_the_library_says_fits(
+    parts: tuple[JsonValue, JsonValue], values: tuple[JsonValue, JsonValue]
+) -> None:
+    """Properties of which only the type is asked are looked at in a way of our own: it comes to the same."""
+    schema: JsonObject = {"properties": dict(zip("ab", parts, strict=True)), "$defs": {"one": {"const": 1}}}
+    value: JsonObject = dict(zip("ab", values, strict=True))
+    plainly = Draft202012Validator(schema)
+    fits = plainly.is_valid(value)  # pyright: ignore[reportUnknownMemberType] - its stubs leave a type open
+    assert (problem(schema, value) is None) == fits
