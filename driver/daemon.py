@@ -37,8 +37,8 @@ from driver.core.frames import CommandFrame
 from driver.core.groups import innermost
 from driver.core.unfencing import Unfenced, Unfencing
 from driver.engine.announcements import announce
+from driver.engine.calling import CANCEL_DRAIN_S
 from driver.engine.desk import Identity
-from driver.engine.dispatcher import CANCEL_DRAIN_S
 from driver.engine.engine import Engine
 from driver.engine.machine import machine
 from driver.engine.posture import Posture

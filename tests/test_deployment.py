@@ -14,7 +14,7 @@ from driver.cli.main import COMMANDS
 from driver.config.load import parse
 from driver.config.models import Config, DriverTable
 from driver.daemon import FLUSH_S, STOP_MARGIN_S
-from driver.engine.dispatcher import CANCEL_DRAIN_S
+from driver.engine.calling import CANCEL_DRAIN_S
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RECIPE: Final = ROOT / "Containerfile"

@@ -12,7 +12,7 @@ import pytest
 from driver.config.models import DriverTable
 from driver.config.sockets import OPERATOR_SOCKET
 from driver.daemon import EXIT_JOURNAL_FAILED, EXIT_NO_ROOM_FOR_COPY, EXIT_REFUSED
-from driver.engine.dispatcher import CANCEL_DRAIN_S
+from driver.engine.calling import CANCEL_DRAIN_S
 from driver.local.server import OPERATOR_MODE
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "systemd"

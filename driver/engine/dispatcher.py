@@ -1,6 +1,7 @@
 """Executes operations: a slot, the provider, the intent, one last look, the call, its outcome.
 
-Part of `driver.engine`; imports `driver.core`, `driver.providers.protocol` and `store`.
+Part of `driver.engine`; imports `driver.core`, `driver.providers.protocol` and `store`. What is said to a
+provider stands in `calling`.
 
 Theory of operation
 -------------------
@@ -27,19 +28,19 @@ free: such an operation arrives here at step 4 (`run_started`).
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, TypeVarTuple, Unpack
+from typing import TypeVarTuple, Unpack
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
-from driver.core.attempts import Answered, NotSent, Phase, Report, ToolCall
+from driver.core.attempts import Phase, Report
 from driver.core.conclusion import Attempted, Outcome
-from driver.core.contracts import ToolName
 from driver.core.probes import is_look
 from driver.core.reports import judge
 from driver.crew import Crew, Work
 from driver.engine.assignments import Assignment, UnderWay, identify, load
+from driver.engine.calling import CANCEL_DRAIN_S, Caller, loop_time
 from driver.engine.endings import lost, record_late
 from driver.engine.intents import Intents, unheld
 from driver.engine.loss import Loss
@@ -48,14 +49,10 @@ from driver.engine.outcomes import found_by_shim, outcome
 from driver.engine.posture import Slots
 from driver.engine.queue import Queue, Waiting, granted
 from driver.engine.readoption import hear
-from driver.engine.reports import abandoned, broken, no_provider
 from driver.engine.running import Later, Over, Running, Started
 from driver.engine.steps import Steps
 from driver.engine.surroundings import Surroundings
 from driver.engine.waits import end_waiting, give_up
-from driver.providers.describing import Describing
-from driver.providers.listening import Listening
-from driver.providers.protocol import Provider
 from driver.providers.readoption import Lost
 from store.events import (
     OperationFailed,
@@ -70,18 +67,12 @@ log = structlog.get_logger(__name__)
 
 Args = TypeVarTuple("Args")
 
-CANCEL_DRAIN_S: Final = 5.0
-"""How long a provider may take over a cancel (docs/configuration.md)."""
-MARGIN_S: Final = 0.1
-"""A cancel's outcome is recorded so much before the deadline of its attempt, and so of its command."""
-
 
 class Dispatcher:
     """Owns every operation between its acceptance and its outcome."""
 
     def __init__(self, around: Surroundings) -> None:
         self._journal = around.journal
-        self._providers = around.providers
         self._terms = around.terms
         self._posture = around.posture
         self._limits = around.limits
@@ -89,7 +80,7 @@ class Dispatcher:
         self._steps = Steps(around.posture, around.machine, around.terms, around.new_id)
         self._boundary = around.boundary
         self._answered = around.answered
-        self._traces = around.traces
+        self._caller = Caller(around)
         self._loss = Loss(around.journal, around.lose)
         self._observer = Observer(around)
         self._grants: dict[OperationId, str] = {}
@@ -243,7 +234,7 @@ class Dispatcher:
             return
         running = self._enter(assignment)
         identify(assignment)
-        refusal = await self._prepare(running)
+        refusal = await self._caller.prepare(running)
         step = await self._journal.transact(lambda tx: self._steps.begin(tx, running, refusal))
         if isinstance(step, Started):
             await self._finish_started(running)
@@ -261,7 +252,7 @@ class Dispatcher:
         began = anyio.current_time()
         word: Outcome | None = await self._refused_at_last(running) or not_held
         if word is None:
-            report = await self._loss.strike(running.assignment, await self._call(running))
+            report = await self._loss.strike(running.assignment, await self._caller.call(running))
             self._answered(running.assignment.operation_id, report)
             self._boundary("dispatch.answered")
             took_ms = round((anyio.current_time() - began) * 1000)
@@ -300,23 +291,6 @@ class Dispatcher:
             self._spawn(self._observer.look, running.assignment, "after")
         self._leave(running, step)
 
-    async def _prepare(self, running: Running) -> NotSent | None:
-        """Step 2. A cancel, the expiry or a drain ends the wait; step 3 sees which it was."""
-        assignment = running.assignment
-        provider = self._provider(assignment.tool)
-        if provider is None:
-            return NotSent(reason="unknown_tool", message=no_provider(ToolName.parse(assignment.tool)))
-        with anyio.CancelScope(deadline=self._loop_time(assignment.expires_at)) as running.scope:
-            call = self._tool_call(running, timeout_s=assignment.contract.execution_s)
-            refusal = await provider.prepare(call)
-            if refusal is None and assignment.needs_approval and isinstance(provider, Describing):
-                found = await provider.definition(call.tool)
-                running.definition, refusal = (found, None) if isinstance(found, str) else (None, found)
-            self._boundary("dispatch.prepared")
-            return refusal
-        running.interrupted = True
-        return None
-
     async def _hold(self, running: Running) -> OperationNotExecuted | None:
         """Between steps 3 and 4: wait until the plane holds the intent, where it must; else return that not.
 
@@ -328,7 +302,7 @@ class Dispatcher:
         if not contract.held_s:
             return None
         assert running.deadline_at is not None, "an intent has a deadline"
-        ends = min(anyio.current_time() + contract.held_s, self._loop_time(assignment.expires_at))
+        ends = min(anyio.current_time() + contract.held_s, loop_time(assignment.expires_at, self._clock()))
         running.holding = True
         if not running.cancelled:
             with anyio.CancelScope(deadline=ends) as running.scope:
@@ -337,37 +311,6 @@ class Dispatcher:
         budget_ends = self._clock() + timedelta(seconds=contract.execution_s)
         running.deadline_at = min(running.deadline_at, budget_ends)
         return None if held else unheld(contract.held_s)
-
-    async def _call(self, running: Running) -> Report:
-        """Step 5. Whatever happens, this returns what is known about the call."""
-        provider = self._provider(running.assignment.tool)
-        assert provider is not None, "an intent is committed only for a tool of a configured provider"
-        assert running.deadline_at is not None, "an intent has a deadline"
-        timeout_s = max((running.deadline_at - self._clock()).total_seconds(), 0.0)
-        try:
-            with anyio.CancelScope() as running.scope:
-                self._boundary("dispatch.before_call")
-                return await provider.dispatch(self._tool_call(running, timeout_s=timeout_s), running.reach)
-        except Exception as exc:
-            log.exception(
-                "provider_failed", operation_id=running.assignment.operation_id, error=type(exc).__name__
-            )
-            return broken(running.phase, exc)
-        await self._hear_out(running, provider)
-        if isinstance(running.heard, Answered) and not running.heard.is_error:
-            running.reach(Phase.ANSWERED)
-            return running.heard
-        return abandoned(running.phase)
-
-    async def _hear_out(self, running: Running, provider: Provider) -> None:
-        """Give a provider that was told of the cancel a moment to say how far it had got."""
-        if not running.phase.may_have_left or not isinstance(provider, Listening):
-            return
-        assert running.deadline_at is not None, "an intent has a deadline"
-        ends = min(running.cancelled_at + CANCEL_DRAIN_S, self._loop_time(running.deadline_at) - MARGIN_S)
-        assignment = running.assignment
-        with anyio.CancelScope(deadline=ends):
-            await provider.listened(assignment.operation_id, assignment.attempt)
 
     def _judge(self, running: Running, report: Report, duration_ms: int) -> Outcome:
         assignment = running.assignment
@@ -390,7 +333,7 @@ class Dispatcher:
         """End what waits longer than its command allows, and wake what has rested. Sleeps until then."""
         while True:
             self._changed = anyio.Event()
-            with anyio.CancelScope(deadline=self._loop_time(self._queue.next_moment())):
+            with anyio.CancelScope(deadline=loop_time(self._queue.next_moment(), self._clock())):
                 await self._changed.wait()
                 continue
             if not self._posture.confirmed or self._posture.fence is not None:
@@ -416,19 +359,6 @@ class Dispatcher:
             if doubt is not None:
                 return doubt
         return self._steps.refusal(running, self._clock())
-
-    def _tool_call(self, running: Running, *, timeout_s: float) -> ToolCall:
-        assignment = running.assignment
-        return running.call(timeout_s, self._traces.carrier(assignment.operation_id, assignment.traceparent))
-
-    def _provider(self, tool: str) -> Provider | None:
-        return self._providers.get(ToolName.parse(tool).provider)
-
-    def _loop_time(self, moment: datetime | None) -> float:
-        """Return the event loop's time at `moment`; infinity where there is none."""
-        if moment is None:
-            return float("inf")
-        return anyio.current_time() + (moment - self._clock()).total_seconds()
 
     def _enter(self, assignment: Assignment) -> Running:
         running = Running(assignment)

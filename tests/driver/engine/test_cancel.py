@@ -67,7 +67,7 @@ async def test_a_deaf_tool_is_waited_for_a_bounded_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the outcome is what is known: nothing."""
-    monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 0.2)
+    monkeypatch.setattr("driver.engine.calling.CANCEL_DRAIN_S", 0.2)
     provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
     began = anyio.current_time()
     with anyio.fail_after(30):  # half of what the call itself may take
@@ -81,8 +81,8 @@ async def test_a_deaf_tool_is_never_waited_for_beyond_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execution_s: float, expires_in_ms: int
 ) -> None:
     """The command's own expiry is the ceiling, and the outcome is recorded so much before it."""
-    monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 60.0)
-    monkeypatch.setattr("driver.engine.dispatcher.MARGIN_S", 20.0)
+    monkeypatch.setattr("driver.engine.calling.CANCEL_DRAIN_S", 60.0)
+    monkeypatch.setattr("driver.engine.calling.MARGIN_S", 20.0)
     provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
     contract = Contract(declared=True, execution_s=execution_s)
     async with engine(tmp_path, provider, contract=contract) as rig:
@@ -100,7 +100,7 @@ async def test_an_answer_that_comes_after_the_wait_is_a_late_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It settles the operation all the same."""
-    monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 0.05)
+    monkeypatch.setattr("driver.engine.calling.CANCEL_DRAIN_S", 0.05)
     provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
     async with engine(tmp_path, provider) as rig:
         await rig.intake.deliver([call()])
@@ -119,7 +119,7 @@ async def test_a_drain_waits_for_cancelled_calls_within_its_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is cancelled at the end of a drain may still tell what it did."""
-    monkeypatch.setattr("driver.engine.dispatcher.CANCEL_DRAIN_S", 0.2)
+    monkeypatch.setattr("driver.engine.calling.CANCEL_DRAIN_S", 0.2)
     provider = ScriptedProvider(held_at=Phase.WRITTEN, deaf=True)
     async with engine(tmp_path, provider, bounds=limits(drain_s=0.05)) as rig:
         await rig.intake.deliver([call()])

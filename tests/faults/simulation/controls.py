@@ -61,9 +61,9 @@ def intent_after_effect() -> Generator[None]:
             self._release(place.operation_id)
             return
         running = self._enter(assignment)
-        refusal = await self._prepare(running)
+        refusal = await self._caller.prepare(running)
         running.deadline_at = assignment.deadline(self._clock())
-        report = await self._call(running)
+        report = await self._caller.call(running)
         step = await self._journal.transact(lambda tx: self._steps.begin(tx, running, refusal))
         if isinstance(step, Started):
             await self._end(running, running.ended(self._judge(running, report, 0)))

@@ -18,8 +18,8 @@ from driver.core.attempts import Report, ToolCall
 from driver.core.retry import MachineClock
 from driver.core.unfencing import Unfenced
 from driver.engine.announcements import announce
+from driver.engine.calling import CANCEL_DRAIN_S
 from driver.engine.desk import Identity
-from driver.engine.dispatcher import CANCEL_DRAIN_S
 from driver.engine.engine import Engine
 from driver.engine.fences import ROLLBACKS
 from driver.engine.posture import Limits, Posture
