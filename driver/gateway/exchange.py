@@ -9,6 +9,8 @@ program read what its kernel holds.
 """
 
 import hashlib
+import json
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -16,31 +18,37 @@ from starlette.requests import Request
 from starlette.types import Message, Send
 
 from driver.core.identity import is_id
-from driver.gateway.calls import Calls, Delivered
+from driver.gateway.calls import Delivered
 from driver.gateway.patience import CONNECTION, Patience
 from driver.gateway.runs import Speaker
-from driver.gateway.wire import response_to
 from store.records import CommandId, RunId
 
 RUN: Final = "effectd-run"
 RESUMES: Final = "effectd-resumes"
 SESSION: Final = "mcp-session-id"
 HEAD_BYTES: Final = 512
-"""Of a part of an answer, what tells whether it is the response."""
+"""Within these the JSON of a part of an answer begins: an event of a stream has something before it."""
 
 
 class Exchange:
-    """One request over HTTP. Implements `driver.gateway.turns.Turn`; `send` stands for ASGI's."""
+    """One request over HTTP. Implements `driver.gateway.turns.Turn`; `send` stands for ASGI's.
 
-    def __init__(self, request: Request, uid: int, calls: Calls, stall_s: float, send: Send) -> None:
+    `delivered` is told of what was heard.
+    """
+
+    def __init__(
+        self, request: Request, uid: int, delivered: Callable[[Delivered], None], stall_s: float, send: Send
+    ) -> None:
         connection = request.scope[CONNECTION]
         assert isinstance(connection, Patience)
         self._connection = connection
         self._request = request
         self._uid = uid
-        self._calls = calls
+        self._delivered = delivered
         self._stall_s = stall_s
         self._send = send
+        self._heads: tuple[bytes, ...] = ()
+        """What the response begins with, as either of the SDK's transports writes it."""
         self._about: Delivered | None = None
         self._given_up = False
         self.heard: Delivered | None = None
@@ -78,6 +86,11 @@ class Exchange:
         agent = self._request.headers.get("user-agent", "")
         return hashlib.sha256(agent.encode()).hexdigest()[:16]
 
+    def asks(self, request_id: str | int) -> None:
+        """Take note under which id the response goes out."""
+        ids = {json.dumps(request_id, ensure_ascii=ascii_alone) for ascii_alone in (True, False)}
+        self._heads = tuple(f'{{"jsonrpc":"2.0","id":{said},"result":'.encode() for said in ids)
+
     def answers(self, asked: CommandId, about: Delivered) -> None:
         """See `Turn.answers`."""
         del asked
@@ -89,7 +102,7 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         """Pass a part of the answer on. A client that leaves it unread for too long is cut off."""
-        about = self._about if self.heard is None and _is_response(message) else None
+        about = self._about if self.heard is None and self._is_response(message) else None
         is_there = about is not None and self._connection.is_there()
         with anyio.move_on_after(self._stall_s) as patience:
             await self._send(message)
@@ -98,19 +111,18 @@ class Exchange:
             self._connection.cut()
         elif about is not None and is_there and not self._given_up:
             self.heard = about
-            self._calls.delivered(about)
+            self._delivered(about)
+
+    def _is_response(self, message: Message) -> bool:
+        """Whether a part of an answer is the result that was asked for.
+
+        The end of a stream says nothing: one whose session ends, or whose daemon does, ends without it.
+        """
+        body: bytes = message.get("body", b"")
+        begins = body[:HEAD_BYTES].find(b"{")
+        return begins >= 0 and body.startswith(self._heads, begins)
 
 
 def listed(text: str) -> list[str]:
     """Return the names in a header that lists some."""
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _is_response(message: Message) -> bool:
-    """Whether a part of an answer is the JSON-RPC response, or the end of whatever it stands in."""
-    if message["type"] != "http.response.body":
-        return False
-    body: bytes = message.get("body", b"")
-    begins = body[:HEAD_BYTES].find(b"{")
-    told = None if begins < 0 else response_to(body[begins : begins + HEAD_BYTES])
-    return told is not None or not message.get("more_body", False)

@@ -139,7 +139,7 @@ class Http:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        exchange = Exchange(Request(scope), self._uid, self._calls, self._limits.stall_s, send)
+        exchange = Exchange(Request(scope), self._uid, self._calls.delivered, self._limits.stall_s, send)
         scope[TURN] = exchange
         await self._whole(scope, receive, exchange.send)
 
@@ -155,10 +155,12 @@ class Http:
         except Unreadable as fault:
             await _rejected(body, fault.why, fault.code)(scope, receive, send)
             return
-        exchange = scope[TURN]
+        exchange: Exchange = scope[TURN]
         session = _session(Headers(scope=scope))
         if isinstance(message, JSONRPCNotification):
             await self._hear_of(session, message)
+        if isinstance(message, JSONRPCRequest):
+            exchange.asks(message.id)
         if session is None or not isinstance(message, JSONRPCRequest):
             await self._app(scope, _replaying(first, receive), send)
             return
