@@ -47,7 +47,11 @@ HEX32_PATTERN: Final = "^[0-9a-f]{32}$"
 """A `journal_id`, a `boot_id` or a chain value."""
 TIMESTAMP_PATTERN: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$"
 """UTC with microseconds: it sorts as text in the order of time."""
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)(?P<version>[0-9a-f]{2})-(?P<fields>(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})"
+    r"(?P<later>-[^\n]*)?",
+)
+"""As W3C Trace Context has it: all zeros name nothing, `ff` is no version, and only later ones have more."""
 
 
 def _fits_note(text: str) -> str:
@@ -75,8 +79,14 @@ def _is_planes(text: str) -> str:
 
 
 def traceparent_or_none(text: str | None) -> str | None:
-    """W3C Trace Context: a receiver goes on without a `traceparent` that it cannot read."""
-    return text if text is not None and _TRACEPARENT.fullmatch(text) else None
+    """W3C Trace Context: a receiver goes on without a `traceparent` that it cannot read.
+
+    One of a later version is returned as this version's, without what that adds: it may be of any length.
+    """
+    found = None if text is None else _TRACEPARENT.fullmatch(text)
+    if found is None or (found["version"] == "00" and found["later"] is not None):
+        return None
+    return f"00-{found['fields']}"
 
 
 def _object_schema(_source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import MISSING, fields
+from typing import Final
 
 import pytest
 
@@ -216,6 +217,33 @@ def test_a_trace_that_cannot_be_read_is_dropped() -> None:
     frame = parse_from_plane(json.dumps({"type": "command", **_base("c"), "traceparent": "00-zz"}))
     assert isinstance(frame, CommandFrame)
     assert frame.traceparent is None
+
+
+_SPAN: Final = f"{'a' * 32}-{'b' * 16}-01"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (f"00-{_SPAN}", f"00-{_SPAN}"),
+        (f"cc-{_SPAN}", f"00-{_SPAN}"),
+        (f"cc-{_SPAN}-{'x' * 500_000}", f"00-{_SPAN}"),
+        (f"00-{_SPAN}-more", None),
+        (f"cc-{_SPAN}more", None),
+        (f"ff-{_SPAN}", None),
+        (f"00-{'0' * 32}-{'b' * 16}-01", None),
+        (f"00-{'a' * 32}-{'0' * 16}-01", None),
+        (f"00-{_SPAN}\n", None),
+        (f"00-{_SPAN}".upper(), None),
+    ],
+)
+def test_a_traceparent_is_read_as_w3c_has_it_and_has_no_more_than_its_fields(
+    said: str, kept: str | None
+) -> None:
+    """I11: what a later version adds has no bound, and would make events that no frame has room for."""
+    frame = parse_from_plane(json.dumps({"type": "command", **_base("c"), "traceparent": said}))
+    assert isinstance(frame, CommandFrame)
+    assert frame.traceparent == kept
 
 
 def test_a_hello_of_another_version_is_recognised_whatever_it_says() -> None:
