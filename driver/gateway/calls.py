@@ -257,7 +257,7 @@ class Calls:
     def _remember(self, wait: Wait) -> None:
         """Have an equal write refused until somebody has heard the answer of this one."""
         contract, outcome = self._sources.contract(wait.tool), wait.outcome
-        if wait.askers and isinstance(outcome, Ended):
+        if wait.askers and isinstance(outcome, Ended) and outcome.taken:
             self._undelivered.add(wait.command_id)
         told = isinstance(outcome, Ended) and outcome.kind in TOLD and outcome.data.get("effect") != "none"
         if told and contract.write and contract.identical != "allow":
@@ -373,7 +373,7 @@ class Calls:
             case Alike(twin=twin, undelivered=True):
                 record = await self._sources.journal.read(lambda view: view.operation(twin))
                 command_id = None if record is None else record.command_id
-            case Ended(kind=kind) if kind != CommandRefused.KIND:
+            case Ended(taken=True):
                 command_id = wait.command_id
             case _:
                 command_id = None

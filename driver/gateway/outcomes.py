@@ -1,12 +1,13 @@
 """What a call came to, as the gateway's parts hand it to each other.
 
-Part of `driver.gateway`; imports `driver.core` and the store's values.
+Part of `driver.gateway`; imports `driver.core`, the store's events and values.
 """
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from driver.core.attempts import Report
+from store.events import CommandRefused
 from store.records import JsonObject, OperationId, Timestamp
 
 
@@ -25,6 +26,11 @@ class Ended:
     decided: JsonObject | None = None
     """The decision about the newest request for approval."""
     replayed: bool = False
+
+    @property
+    def taken(self) -> bool:
+        """Whether it was taken as an operation: of a refusal nobody says that it was delivered."""
+        return self.kind != CommandRefused.KIND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,107 @@
+"""Calls of agents, over a real engine: which answers a daemon that stops has to wait for."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+
+from driver.core.answers import Answer, Submission
+from driver.core.attempts import Silence
+from driver.core.contracts import Contract
+from driver.core.frames import CommandFrame
+from driver.gateway.asking import Asked
+from driver.gateway.calls import Calls, Given
+from driver.gateway.limits import GatewayLimits
+from driver.gateway.outcomes import Outcome
+from driver.gateway.runs import Speaker
+from driver.gateway.waiting import Wait, Waits
+from driver.providers.protocol import Provider
+from store.journal import Journal
+from store.records import CommandId, JsonObject, Origin, RunId
+from tests.driver.engine.rig import DECLARED, Rig, ScriptedProvider, engine
+
+pytestmark = pytest.mark.anyio
+
+SPEAKER = Speaker(holder="relay", run_id=RunId("run-1"), uid=0, relayed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The rest of the daemon: an engine, and nobody who cancels."""
+
+    rig: Rig
+    scope: str = "driver-1"
+    stopping: bool = False
+
+    @property
+    def journal(self) -> Journal:
+        return self.rig.journal
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        return {}
+
+    def contract(self, tool: str) -> Contract:
+        del tool
+        return DECLARED
+
+    async def deliver(self, frame: CommandFrame) -> Answer:
+        (answer,) = await self.rig.intake.deliver([frame], Origin.GATEWAY)
+        return answer
+
+    async def submit(self, kind: str, run_id: RunId, data: JsonObject) -> Submission:
+        raise AssertionError((kind, run_id, data))
+
+
+class Patient:
+    """An agent that does nothing but wait."""
+
+    follows = False
+
+    def progressed(self, said: JsonObject) -> None:
+        del said
+
+    async def meanwhile(self, wait: Wait) -> Outcome | None:
+        del wait
+        await anyio.sleep_forever()
+        return None
+
+
+@asynccontextmanager
+async def calls(folder: Path, provider: ScriptedProvider) -> AsyncGenerator[Calls]:
+    """Answer calls until the block ends; a stop waits for a client as long as that takes."""
+    waits = Waits(lambda _provider: None)
+    async with engine(folder, provider) as rig, anyio.create_task_group() as tasks:
+        rig.journal.subscribe(waits.hear)
+        yield Calls(Around(rig), waits, GatewayLimits(drain_s=3_600.0), tasks)
+        tasks.cancel_scope.cancel()
+
+
+async def ask(made: Calls, command_id: str) -> Given:
+    """Make the one call."""
+    asked = Asked(command_id=CommandId(command_id), speaker=SPEAKER, tool="tools/act", arguments={})
+    return await made.answer(asked, Patient(), gone=lambda: False)
+
+
+async def test_a_stop_waits_for_answers_that_somebody_will_confirm(tmp_path: Path) -> None:
+    """Of a refusal no client says that it has it: whoever was refused once would hold up every stop."""
+    async with calls(tmp_path, ScriptedProvider(answer=Silence(cause="deadline", message="lost"))) as made:
+        first, second = await ask(made, "one"), await ask(made, "two")
+        assert first.about is not None
+        assert second.about is None
+        flushed = anyio.Event()
+
+        async def flush() -> None:
+            await made.flush()
+            flushed.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(flush)
+            await anyio.wait_all_tasks_blocked()
+            assert not flushed.is_set()
+            made.delivered(first.about)
+            with anyio.fail_after(30):
+                await flushed.wait()
