@@ -134,7 +134,7 @@ class Http:
     # ------------------------------------------------------------ one request
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let pass who shows the token, and note which answers went out to their end."""
+        """Let pass who shows the token, and see whether the answer is heard."""
         refusal = await self._refusal(scope)
         if refusal is not None:
             await refusal(scope, receive, send)
