@@ -166,6 +166,8 @@ def _identify_with_wal(
     """Identify the journal; where that fails because of a `-wal` that belongs to something else, say so."""
     try:
         return _identify(connection, path, identity)
+    except JournalNewer:
+        raise  # a newer program's migration stands in the -wal before it stands in the file
     except (sqlite3.DatabaseError, UnicodeDecodeError, OpenRefused) as refusal:
         if isinstance(refusal, sqlite3.DatabaseError) and not _blames_content(refusal):
             raise  # a full disk or a failing one says nothing about whose -wal it is

@@ -169,6 +169,22 @@ async def test_a_newer_schema_is_refused(opened: Open, state: Path, journal_file
     await refused(opened, JournalNewer, "schema is 99", state)
 
 
+async def test_a_newer_schema_that_stands_in_the_wal_alone_is_refused_as_one(
+    opened: Open, state: Path, journal_file: Path
+) -> None:
+    """A newer program was killed right after its migration: whoever moves this `-wal` away loses commits."""
+    await fill(opened, 1)
+    await crash(opened, state)
+    copy = state.with_name("migrated")
+    with closing(sqlite3.connect(journal_file)) as newer:
+        newer.execute("PRAGMA wal_autocheckpoint = 0")
+        newer.execute("PRAGMA user_version = 99")
+        await to_thread.run_sync(shutil.copytree, state, copy)
+    await to_thread.run_sync(shutil.rmtree, state)
+    copy.rename(state)
+    await refused(opened, JournalNewer, "schema is 99", state)
+
+
 @pytest.mark.parametrize(
     ("sql", "problem"),
     [
