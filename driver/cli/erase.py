@@ -81,11 +81,11 @@ def _wait_for(client: LocalClient, given: ErasedReply, total: int, report: Repor
     while True:
         try:
             command = client.read(CommandReply, path)
+            if command.receipt_seq is not None:
+                return
             fence = client.read(Status, "/v1/status").fence
         except Unreachable as error:
             raise NotHeard(given.command_id) from error
-        if command.receipt_seq is not None:
-            return
         if fence is not None:
             raise FencedMeanwhile(given.command_id, fence)
         report(VerifyProgress(check="erasing", done=_done(command, total), total=total))
