@@ -83,11 +83,21 @@ async def bury() -> None:
     undertaker = Undertaker()
     with anyio.open_signal_receiver(signal.SIGCHLD) as deaths:
         while True:
-            buried = await anyio.to_thread.run_sync(undertaker.look, anyio.current_time())
-            if buried:
-                log.debug("orphans_buried", count=buried)
-            with anyio.move_on_after(UNCLAIMED_S / LOOKS_MIN if undertaker.waits else None):
+            again = await looked(undertaker)
+            with anyio.move_on_after(UNCLAIMED_S / LOOKS_MIN if again else None):
                 await anext(deaths)
+
+
+async def looked(undertaker: Undertaker) -> bool:
+    """Look once; return whether to look again though nobody else dies."""
+    try:
+        buried = await anyio.to_thread.run_sync(undertaker.look, anyio.current_time())
+    except OSError as error:  # no descriptor is left to look with: the dead can wait
+        log.warning("orphans_not_buried", error=error.strerror)
+        return True
+    if buried:
+        log.debug("orphans_buried", count=buried)
+    return undertaker.waits
 
 
 def _dead_children() -> Iterator[tuple[_Dead, bool]]:

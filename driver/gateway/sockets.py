@@ -51,6 +51,8 @@ from store.records import CommandId, RunId
 RESUMES_MAX: Final = 64
 ALIASES_MAX: Final = 2_048
 """Answers of which a relay may still say that they were delivered, or that they were not after all."""
+RETRY_S: Final = 0.5
+"""Until a connection is taken that could not be."""
 SLACK_BYTES: Final = 65_536
 """What the relay may add to a client's message."""
 
@@ -71,8 +73,15 @@ class Sockets:
         """Connections that have not greeted yet."""
 
     async def serve(self, listener: SocketListener) -> None:
-        """Take connections until cancelled."""
-        await listener.serve(self._take)
+        """Take connections until cancelled. What is too much for the process now is taken a while later."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                try:
+                    tasks.start_soon(self._take, await listener.accept())
+                except anyio.BrokenResourceError as error:
+                    # no descriptor is left, or no memory, and nobody says when there is
+                    log.warning("gateway_connection_not_taken", error=str(error.__cause__))
+                    await anyio.sleep(RETRY_S)
 
     async def _take(self, stream: SocketStream) -> None:
         """Serve one connection to its end. What goes wrong with it is its own affair."""

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from driver.orphans import LOOKS_MIN, UNCLAIMED_S, Undertaker, bury
+from driver.orphans import LOOKS_MIN, UNCLAIMED_S, Undertaker, bury, looked
 from driver.providers.command.shim import kernel
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -27,6 +28,15 @@ OUTSIDE: Final = ("driver/cli", "driver/plane", "driver/demo", "driver/conforman
 def _ended(pid: int) -> None:
     """Return once a child is dead, without burying it."""
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+@pytest.fixture
+def dead_orphan() -> Iterator[int]:
+    """A dead child that leads no session."""
+    process = subprocess.Popen(["true"])
+    _ended(process.pid)
+    yield process.pid
+    process.wait()
 
 
 @pytest.fixture
@@ -130,6 +140,20 @@ if not os.fork():                       # the child: leaves a child of its own b
     os._exit(0)
 os.wait()
 """
+
+
+@pytest.mark.anyio
+async def test_a_look_for_which_there_is_no_descriptor_is_put_off(dead_orphan: int) -> None:
+    """The daemon goes on, and looks again by itself."""
+    undertaker = Undertaker()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        assert await looked(undertaker)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    await looked(undertaker)
+    assert not await to_thread.run_sync(kernel.stat_fields, dead_orphan)
 
 
 @pytest.mark.anyio

@@ -2,15 +2,16 @@
 
 import json
 import socket
+import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 import anyio
 import pytest
 
 from tests.system.agents import agent
-from tests.system.sandbox import Sandbox, standing
+from tests.system.sandbox import Sandbox, sandbox, standing
 from tests.system.test_gateway_approvals import SELF, waiting
 from tests.system.zygote import Zygote
 
@@ -21,6 +22,13 @@ STALL_S: Final = 5.0
 """Who is not read for so long is held back: a daemon on a busy machine reads again before."""
 FLOOD: Final = 20_000
 """Requests, more than sockets have room for."""
+DESCRIPTORS: Final = 48
+WITH_FEW: Final = (
+    "import os, resource, sys; "
+    f"resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS})); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Starts a program with few descriptors."""
 GREETING: Final[dict[str, Any]] = {
     "effectd": "gateway",
     "version": 1,
@@ -377,3 +385,21 @@ async def test_an_answer_of_a_user_that_nobody_can_read_decides_nothing(zygote: 
 
         assert outcome(await anyio.to_thread.run_sync(garble)) == "denied"
         assert made.effects() == []
+
+
+async def test_connections_that_take_all_descriptors_do_not_end_the_daemon(zygote: Zygote) -> None:
+    """Who is there is served on; who comes is taken when there is a descriptor again."""
+    async with sandbox(zygote, None, gateway={}) as made:
+        life = await made.execute(sys.executable, "-c", WITH_FEW)
+        await life.ready()
+        with ExitStack() as crowd:
+            async with agent(made) as one:
+                assert (await one.call("counter__count", n=1)).outcome == "succeeded"
+                for _ in range(2 * DESCRIPTORS):
+                    came = crowd.enter_context(socket.socket(socket.AF_UNIX))
+                    came.connect(str(made.runtime / "gateway.sock"))
+                assert "Too many open files" in (await life.told("gateway_connection_not_taken"))[0]["error"]
+                assert (await one.call("counter__count", n=2)).outcome == "succeeded"
+        async with agent(made, "run-2") as another:
+            assert (await another.call("counter__count", n=3)).outcome == "succeeded"
+        assert life.code is None
