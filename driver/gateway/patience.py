@@ -16,6 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_S: Final = 10.0
 """From a connection, or from an answer on it, to the whole head of the next request; twice that at most."""
+SPARE: Final = 2
+"""Connections for each that may be answered at once: who only connects takes no descriptor beyond them."""
 CONNECTION: Final = "effectd.connection"
 """In the ASGI scope: the `Patience` that a request came over."""
 
@@ -29,8 +31,11 @@ class Patience(H11Protocol):
     """Whether the client hung up, or the connection broke, as far as the event loop has heard."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Begin to wait for a request."""
+        """Begin to wait for a request; of more connections than there may ever be, end the new one."""
         super().connection_made(transport)
+        if self.limit_concurrency is not None and len(self.connections) > SPARE * self.limit_concurrency:
+            self.cut()
+            return
         transport.set_write_buffer_limits(high=0)  # whatever is left there makes `drained` wait
         app = self.app
 

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import Final
 
 import anyio
@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn import Config
 
 from driver.embedded import EmbeddedServer
-from driver.gateway.patience import CONNECTION, Patience
+from driver.gateway.patience import CONNECTION, SPARE, Patience
 
 pytestmark = pytest.mark.anyio
 
@@ -115,3 +115,31 @@ async def test_who_reads_nothing_is_cut_off() -> None:
     with sockets() as (listener, _client):
         await serve(listener, application)
     assert found == [False]
+
+
+async def test_connections_beyond_all_that_may_be_answered_are_cut_off_at_once() -> None:
+    """I11: no token is needed to connect, and a process has so many descriptors; who came before stays."""
+    most = 2
+
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        pass
+
+    config = Config(
+        app, http=Patience, lifespan="off", log_config=None, access_log=False, limit_concurrency=most
+    )
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.setblocking(False)
+        async with anyio.create_task_group() as tasks, AsyncExitStack() as stack:
+            await tasks.start(EmbeddedServer(config).serve_on, listener)
+            came = [
+                await stack.enter_async_context(await anyio.connect_tcp(*listener.getsockname()))
+                for _ in range(SPARE * most + 1)
+            ]
+            with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                await came[-1].receive()
+            with anyio.fail_after(60):
+                await came[0].send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+                assert (await came[0].receive()).startswith(b"HTTP/1.1 503")
+            tasks.cancel_scope.cancel()
