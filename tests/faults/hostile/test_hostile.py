@@ -9,6 +9,7 @@ import pytest
 from tests.faults.hostile import judge, liars, parsers, relays
 from tests.faults.hostile.callers import lines
 from tests.faults.hostile.decoders import DECODERS, PATCHED
+from tests.faults.hostile.hearing import texts
 from tests.faults.hostile.wire import garbage, handshake
 from tests.faults.hostile.words import valid, word
 from tests.faults.network.balance import Balance
@@ -45,6 +46,29 @@ def test_known_garbage_is_no_frame(what: str, text: str | bytes) -> None:
         return
     with pytest.raises(judge.NoFrame):
         judge.meaning(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "heard"),
+    [
+        (b"\x81\x02hi", ["hi"]),
+        (b"\x81\x7f\x00\x00\x00\x00\x00\x00\x00\x02hi", ["hi"]),
+        (b"\x01\x01h\x89\x00\x80\x01i", ["hi"]),
+        (b"\x81\x01a\x82\x01b\x81\x01c", ["a", "c"]),
+        (b"\x81\x01a\xc1\x01b\x81\x01c", ["a"]),
+        (b"\x81\x01a\x88\x00\x81\x01c", ["a"]),
+        (b"\x81\x01a\x81\x02c", ["a"]),
+        (b"\x81\x81maskx\x81\x01c", []),
+        (b"\x80\x01a", []),
+        (b"\x01\x01a\x81\x01b", []),
+        (b"\x81\x01\xff\x81\x01c", []),
+        (b"\x83\x01a\x81\x01c", []),
+        (b"\x09\x00\x81\x01c", []),
+    ],
+)
+def test_what_is_whole_before_a_fault_is_heard(data: bytes, heard: list[str]) -> None:
+    """A call in a sound frame is one that may be made, whatever stands behind it."""
+    assert list(texts(data)) == heard
 
 
 def test_parsers_and_sessions_hold_for_a_while() -> None:

@@ -16,6 +16,7 @@ from store.verify import verify_journal
 from tests.faults.hostile import judge
 from tests.faults.hostile.forger import Forger
 from tests.faults.hostile.gullible import GulliblePlane
+from tests.faults.hostile.hearing import texts
 from tests.faults.hostile.wire import garbage, handshake
 from tests.faults.hostile.words import Json, word
 from tests.faults.lane import BROKEN_MAX
@@ -59,8 +60,7 @@ class Visit:
         for number in numbers:
             text = word(self.seed, number)
             meant = self._meant(text)
-            if meant.get("code") == "conflict" and meant["type"] == "nack":
-                # a fence is what it asks for, and what it gets: a matter of `liars`
+            if _fences(meant):
                 continue
             await self.plane.say(text)
             self._count("words over a socket")
@@ -72,10 +72,15 @@ class Visit:
         await self._heard()
 
     async def garbage(self, numbers: range) -> None:
-        """Put bytes into the plane's mouth that are no frames, or none that it may send."""
+        """Put bytes into the plane's mouth that are no frames, or none that it may send.
+
+        What is whole in front of a fault is heard, and may be a call that is made, or ask for a fence.
+        """
         for number in numbers:
-            connections = self.forger.connections
-            self.forger.inject(garbage(self.seed, number))
+            connections, data = self.forger.connections, garbage(self.seed, number)
+            if any(_fences(self._meant(text)) for text in texts(data)):
+                continue
+            self.forger.inject(data)
             self._count("bytes in place of frames")
             await self.plane.until(lambda: self.forger.connections > connections and self.connected())  # noqa: B023
             code = self.forger.close_code
@@ -146,6 +151,11 @@ class Visit:
         self.balance.reached["answers with a code"] += self.plane.codes.total()
         self.plane.codes.clear()
         self.plane.check()
+
+
+def _fences(meant: Json) -> bool:
+    """Whether a fence is what it asks for, and what it gets: a matter of `liars`."""
+    return meant.get("code") == "conflict" and meant["type"] == "nack"
 
 
 Batch = Callable[[Visit, range], Awaitable[None]]
