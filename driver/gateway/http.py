@@ -146,7 +146,9 @@ class Http:
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what is no message; give the SDK what is. `receive` has a whole body at once."""
         first = await receive()
-        if scope["method"] != "POST" or first["type"] != "http.request" or first.get("more_body", False):
+        if first["type"] == "http.disconnect" or first.get("more_body", False):
+            return  # it hung up in the middle of its question: to the SDK that would be an error
+        if scope["method"] != "POST":
             await self._app(scope, _replaying(first, receive), send)
             return
         body: bytes = first.get("body", b"")

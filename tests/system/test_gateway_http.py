@@ -312,3 +312,18 @@ async def test_an_id_that_waits_is_not_taken_twice_in_a_session(zygote: Zygote) 
         outcomes = {name: item["result"]["_meta"]["dev.effectd/outcome"] for name, item in told.items()}
         assert outcomes == {"first": "succeeded", "second": "invalid_arguments"}
         assert len(made.effects()) == 1
+
+
+async def test_a_client_that_hangs_up_in_its_question_is_no_error(zygote: Zygote) -> None:
+    """Nothing is executed, and the log, which others watch, says nothing of it."""
+    async with listening(zygote) as (made, port):
+        async with posting(port, SECRET) as one:
+            whole = raw(one.client.headers, called('{"n":1}'))
+            for cut in (1, 40):
+                async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                    await stream.send(whole.replace(b"localhost", f"localhost:{port}".encode(), 1)[:-cut])
+            assert (await one.call(8, "counter__count", n=2))["result"]["_meta"]["dev.effectd/outcome"]
+        life = made.lives[-1]
+        assert await life.stop() == 0
+        assert "Error handling" not in life.text  # which is what the SDK says of it
+        assert len(made.effects()) == 1
