@@ -25,7 +25,7 @@ from store.errors import OpenRefused
 @config_option
 @click.pass_context
 def run(ctx: click.Context, config_file: Path) -> None:
-    """Run the daemon until SIGTERM or SIGINT.
+    """Run the daemon until SIGTERM or SIGINT, or SIGHUP, which it gets when its terminal closes.
 
     It tells systemd when it is ready (Type=notify), and writes its log to standard error. Exits 0 when it was
     stopped, 2 where the configuration or the journal forbid a start, 70 when the journal failed, 71 when

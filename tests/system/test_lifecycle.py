@@ -165,3 +165,24 @@ async def test_a_sigterm_in_the_middle_of_the_start_ends_in_a_clean_stop(zygote:
         life.send(signal.SIGTERM)
         assert await life.exit_code() == 0
         await must_hold(made)
+
+
+async def test_a_terminal_that_closes_is_a_stop_unless_nobody_is_to_notice(zygote: Zygote) -> None:
+    """SIGHUP drains as SIGTERM does: what runs has its receipt. Under `nohup` it means nothing."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        gate = made.root / "gate"
+        life = await made.execute()
+        await plane.give(call("cmd-1", "counter/slow", until=str(gate)))
+        await made.effects_reach(1)
+        life.send(signal.SIGHUP)
+        await made.events_until(lambda event: event["kind"] == "driver.stopping")
+        gate.touch()
+        assert await life.exit_code() == 0
+        assert (await plane.receipt_of("cmd-1"))["kind"] == "operation.succeeded"
+        life = await made.execute("nohup")
+        await life.ready()
+        life.send(signal.SIGHUP)
+        await plane.give(call("cmd-2", "counter/count"))
+        assert (await plane.receipt_of("cmd-2"))["kind"] == "operation.succeeded"
+        assert await life.stop() == 0
+        await must_hold(made)
