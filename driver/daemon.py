@@ -137,19 +137,15 @@ def _run(config: Config, drill: Drill, lines: log_setup.Lines) -> None:
         raise innermost(group) from group
 
 
-def _ending() -> tuple[signal.Signals, ...]:
-    """Return the signals that stop the daemon: that of a terminal that closes, too, unless under `nohup`."""
-    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    return (signal.SIGTERM, signal.SIGINT, *hangup)
-
-
 async def _serve(config: Config, drill: Drill, lines: log_setup.Lines) -> None:
     boundary = faults.boundary(drill.kill)
     boot_id = BootId(uuid4().hex)
     # on every line of this life: lines of many daemons end up in one place
     structlog.contextvars.bind_contextvars(driver_id=config.driver.id, boot_id=boot_id)
+    # a terminal that closes is a word to stop, too, unless nobody is to notice (`nohup`)
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     # before anything is opened: a signal in the middle of the start is heeded once the start is whole
-    with anyio.open_signal_receiver(*_ending()) as signals:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *hangup) as signals:
         async with open_journal(
             assembly.journal_settings(config), clock=_now, new_id=lambda: uuid4().hex, boundary=boundary
         ) as journal:
