@@ -12,6 +12,15 @@ BINARY: Final = 0x2
 CLOSE: Final = 0x8
 CONTROL: Final = frozenset({CLOSE, 0x9, 0xA})
 CONTROL_BYTES_MAX: Final = 125
+NO_CODE: Final = 1005
+
+
+def close_code(data: bytes) -> int | None:
+    """Return the code of the close that is heard, 1005 where it has none; None where no close is."""
+    for _, opcode, payload in _frames(data):
+        if opcode == CLOSE:
+            return int.from_bytes(payload[:2], "big") if payload else NO_CODE
+    return None
 
 
 def texts(data: bytes) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.hostile import judge, liars, parsers, relays
 from tests.faults.hostile.callers import lines
 from tests.faults.hostile.decoders import DECODERS, PATCHED
-from tests.faults.hostile.hearing import texts
+from tests.faults.hostile.hearing import close_code, texts
 from tests.faults.hostile.wire import garbage, handshake
 from tests.faults.hostile.words import valid, word
 from tests.faults.network.balance import Balance
@@ -69,6 +69,20 @@ def test_known_garbage_is_no_frame(what: str, text: str | bytes) -> None:
 def test_what_is_whole_before_a_fault_is_heard(data: bytes, heard: list[str]) -> None:
     """A call in a sound frame is one that may be made, whatever stands behind it."""
     assert list(texts(data)) == heard
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\x88\x05\x03\xf3why", 1011),
+        (b"\x89\x00\x88\x00", 1005),
+        (b"\x81\x01a", None),
+        (b"\xc1\x00\x88\x00", None),
+    ],
+)
+def test_a_close_is_heard_with_its_code(data: bytes, code: int | None) -> None:
+    """Whoever is told why a connection ends may say the same back."""
+    assert close_code(data) == code
 
 
 def test_parsers_and_sessions_hold_for_a_while() -> None:

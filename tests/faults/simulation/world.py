@@ -400,7 +400,10 @@ class World:
         life = self.lives[-1]
         if self.plane.open_orders() or not life.alive or not life.ready or life.journal is None:
             return False
-        return life.ended.is_set() or self._has_everything(life.journal)
+        if life.ended.is_set():
+            return True
+        # under a fence nothing comes to its end: an operator lifts it soon
+        return life.posture.fence is None and self._has_everything(life.journal)
 
     def _has_everything(self, journal: Journal) -> bool:
         statistics = journal.statistics()
