@@ -171,7 +171,7 @@ async def test_a_terminal_that_closes_is_a_stop_unless_nobody_is_to_notice(zygot
     """SIGHUP drains as SIGTERM does: what runs has its receipt. Under `nohup` it means nothing."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         gate = made.root / "gate"
-        life = await made.execute()
+        life = await made.execute("env", "--default-signal=HUP")  # whoever runs the tests may ignore it
         await plane.give(call("cmd-1", "counter/slow", until=str(gate)))
         await made.effects_reach(1)
         life.send(signal.SIGHUP)
