@@ -36,6 +36,7 @@ async def test_it_is_ready_when_earlier_lives_are_accounted_for(zygote: Zygote) 
         ready = life.states.index("READY=1")
         assert life.states[ready + 1].startswith("STATUS=ready: ")
         assert FEED not in life.states, "nobody watches it"
+        await plane.answered()  # READY does not wait for the plane, whom the audit asks
         assert await life.stop() == 0
         await must_hold(made)
 
