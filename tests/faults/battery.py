@@ -57,7 +57,7 @@ class Battery:
     _changed: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, work: Iterable[tuple[Lane, Box]]) -> None:
-        """Run all of them: pairs of those that need one core first, the longest of them at the beginning.
+        """Run all: first what mostly waits, then pairs of those that need one core, the longest first.
 
         Of those that run alone the shortest is the first: what it leaves falls to the others.
         """

@@ -54,7 +54,7 @@ class Lane:
     full: Box
     """In `make faults-full`."""
     cores: int = 1
-    """How many it keeps busy; those of one run side by side."""
+    """How many it keeps busy; those of one run side by side, and what mostly waits (0) beside any."""
     needs: tuple[Need, ...] = ()
 
     def lacking(self) -> list[str]:

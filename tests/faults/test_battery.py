@@ -136,3 +136,18 @@ async def test_lanes_of_two_cores_run_alone(monkeypatch: pytest.MonkeyPatch, tmp
     await Battery(seed=1, say=ended.append, cores=2).run(work)
     assert ended[-1].lane.name == "two"
     assert log.read_text().split()[-2:] == ["+", "-"]
+
+
+async def test_a_lane_that_mostly_waits_runs_beside_any_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From the start: the one that keeps all cores busy lets it go on, and here it ends it."""
+    come = tmp_path / "come"
+    os.mkfifo(come)
+    script = f'case "$2" in two) echo >> {come};; *) read line < {come};; esac'
+    monkeypatch.setattr(battery, "COMMAND", ("sh", "-c", script, "lane"))
+    ended: list[Ran] = []
+    work = [(lane("two", cores=2), SHORT), (lane("soak", cores=0), SHORT)]
+    await Battery(seed=1, say=ended.append, cores=2).run(work)
+    assert {ran.lane.name for ran in ended} == {"two", "soak"}
+    assert all("exit code 0" in ran.report.broken[0] for ran in ended), "neither was killed while it waited"
