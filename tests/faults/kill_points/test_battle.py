@@ -9,7 +9,7 @@ from tests.faults import notifier
 from tests.faults.kill_points.battle import SECOND_CRASH, Weakness, fight, prepare
 from tests.faults.kill_points.blows import FileBlow, NamedBlow, parse
 from tests.faults.kill_points.scenes import BY_NAME
-from tests.faults.kill_points.stage import stage
+from tests.faults.kill_points.stage import KILLED, stage
 from tests.faults.lane import DUPLICATE_EFFECTS
 from tests.system.sandbox import Gone
 from tests.system.zygote import Zygote
@@ -46,12 +46,13 @@ async def test_a_killed_life_is_seen_and_its_weakness_too(zygote: Zygote) -> Non
 
 
 async def test_a_life_that_dies_before_it_is_ready_says_nothing_more(zygote: Zygote) -> None:
-    """After its hello it can die and not have become ready: whoever waits for that is left waiting."""
+    """It can die before it has become ready: whoever waits for that is left waiting."""
     ready = await prepare(zygote, BY_NAME["agents"])
     async with stage(zygote, ready.scene.tables) as here:
         here.take(ready.template)
-        life = here.made.start()
-        await life.kill()
+        life = here.made.start(kill_at="recovery.after:1")
+        await life.ended.wait()
+        assert life.code == KILLED
         assert "READY=1" not in life.states
         with pytest.raises(Gone):
             await life.ready()
