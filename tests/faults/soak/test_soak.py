@@ -1,12 +1,17 @@
 """What grows is seen, and what does not grow is not."""
 
-import os
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
-from tests.faults.soak.gauge import Sample, descendants, measure
+from tests.faults.soak.gauge import Sample, measure
 from tests.faults.soak.trend import SAMPLES_MIN, SLACKS, growing, thirds
+
+PARENT = "import subprocess; child = subprocess.Popen(['cat']); print('up', flush=True); child.wait()"
+"""One with one process below it, until its standard input ends."""
 
 
 def looks(**growth: float) -> list[Sample]:
@@ -39,14 +44,18 @@ def test_too_few_looks_say_nothing() -> None:
 
 
 def test_a_process_is_measured(tmp_path: Path) -> None:
-    """Its own figures, and those of two folders."""
+    """Its own figures, how many are below it, and those of two folders."""
     (tmp_path / "state" / "spool" / "op-1").mkdir(parents=True)
     (tmp_path / "run").mkdir()
     (tmp_path / "state" / "journal.db").write_bytes(b"x" * 4_096)
     (tmp_path / "state" / "journal.db-wal").write_bytes(b"x" * 2_048)
-    found = measure(os.getpid(), tmp_path / "state", tmp_path / "run")
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=PIPE, stdout=PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"up\n"
+        found = measure(parent.pid, tmp_path / "state", tmp_path / "run")
+        parent.communicate()  # closes what both of them read
     assert (found.journal_kb, found.wal_kb, found.records, found.files) == (4, 2, 1, 3)
     assert found.descriptors > 2
     assert found.threads >= 1
     assert found.memory_kb > 1_000
-    assert found.processes == sum(1 for _ in descendants(os.getpid()))
+    assert found.processes == 1
