@@ -6,6 +6,8 @@ test changes are the attributes of `ScriptedPlane` under "the script".
 """
 
 import json
+import socket as sockets
+from asyncio.trsock import TransportSocket
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -28,6 +30,7 @@ from tests.system.history import History, Json
 TOKEN: Final = "a-token-of-the-tests"
 SUBPROTOCOL: Final = Subprotocol("effectd.v1")
 FRAME_BYTES_MAX: Final = 1_048_576
+TCP_ESTABLISHED: Final = 1
 PATIENCE_S: Final = 60.0
 """How long anything may take before a test gives up: far more than it ever takes, for a busy machine."""
 SCHEMA: Final = Path(__file__).resolve().parents[2] / "docs" / "protocol.schema.json"
@@ -68,6 +71,18 @@ class _Link:
     position: int = 0
     """The highest seq that the stream of this connection has reached."""
     welcomed: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the daemon still holds its end. The kernel knows, before anything was read from here.
+
+        Without that a test that has seen a daemon end would take what is left of its connection for the next
+        one's, and what it says there nobody hears.
+        """
+        held: TransportSocket | None = self.socket.transport.get_extra_info("socket")
+        if held is None or held.fileno() < 0:  # closed, and not taken away yet
+            return False
+        return held.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_INFO, 1)[0] == TCP_ESTABLISHED
 
 
 @dataclass(slots=True)
@@ -112,6 +127,11 @@ class ScriptedPlane:
     def history(self) -> History:
         """The journal of the newest hello; an empty one before there was any."""
         return self.histories[self.hellos[-1]["journal_id"]] if self.hellos else History("")
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a daemon was welcomed, and is there."""
+        return self.link is not None and self.link.welcomed and self.link.is_open
 
     def receipt(self, command_id: str) -> Json | None:
         """Return the terminal event of a command, of the newest journal that has one."""
@@ -177,7 +197,7 @@ class ScriptedPlane:
 
     async def connected(self) -> None:
         """Return once a daemon was welcomed."""
-        await self.until(lambda: self.link is not None and self.link.welcomed)
+        await self.until(lambda: self.is_connected)
 
     # --- what a test does
 
@@ -190,7 +210,7 @@ class ScriptedPlane:
     async def deliver(self, command_id: str) -> None:
         """Deliver a command, once more or for the first time. Without a connection it does nothing."""
         link, order = self.link, self.orders[command_id]
-        if link is None or not link.welcomed:
+        if link is None or not self.is_connected:
             return
         frame = {"delivered_to": list(order.delivered_to), **order.command}
         if link.journal_id not in order.delivered_to:

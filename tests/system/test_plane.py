@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from socket import SHUT_RDWR
 
 import anyio
 import pytest
@@ -84,6 +85,10 @@ class FakeDriver:
         text = json.dumps({**frame, "chain": self.chain}, separators=(",", ":"))
         self.frames.append(text)
         return text
+
+    def let_go(self) -> None:
+        """End the connection as a process does that dies."""
+        self.socket.transport.get_extra_info("socket").shutdown(SHUT_RDWR)
 
     async def say(self, *frames: str) -> None:
         """Send frames."""
@@ -256,6 +261,21 @@ async def test_a_lost_event_is_asked_for_again() -> None:
             await plane.until(lambda: plane.link is None)
         async with fake_driver(plane) as again:
             assert (await again.hello(last_seq=2))["acked_seq"] == 1
+
+
+async def test_what_is_left_of_a_connection_is_none() -> None:
+    """From the moment that a daemon has let go, although nothing was read yet that says so."""
+    async with scripted_plane() as plane:
+        await plane.give(call("cmd-1"))
+        async with fake_driver(plane) as driver:
+            await driver.hello()
+            await driver.heard()
+            before = plane.is_connected
+            driver.let_go()
+            assert plane.link is not None, "it was not noticed in this moment"
+            assert (before, plane.is_connected) == (True, False)
+            await plane.deliver("cmd-1")
+            assert plane.orders["cmd-1"].deliveries == 1
 
 
 async def test_a_wrong_token_gets_no_connection() -> None:
