@@ -17,7 +17,8 @@ from tests.driver.engine.rig import ScriptedProvider
 pytestmark = pytest.mark.anyio
 
 GUARD_S: Final = 60.0
-LIMITS: Final = GatewayLimits(list_s=0.5, poll_s=0.05)
+LIMITS: Final = GatewayLimits(list_s=2.0, poll_s=0.05)
+"""Who answers at once must not seem late where the machine pauses for a while."""
 
 
 class Shelf(ScriptedProvider):

@@ -3,12 +3,13 @@
 What they answer through the whole daemon stands in `tests.system.test_peers`.
 """
 
-import socket
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import anyio
 import pytest
@@ -20,6 +21,8 @@ from tests.driver.providers.mcp.stage import SERVERS, Stage, program, staged
 from tests.peers import from_npm, from_pypi
 
 pytestmark = pytest.mark.anyio
+
+RUNS: Final = re.compile(rb"Uvicorn running on (http://127\.0\.0\.1:\d+) ")
 
 
 @pytest.mark.parametrize(
@@ -110,18 +113,15 @@ def _git(path: Path, *arguments: str) -> str:
 @asynccontextmanager
 async def sdk_server(ledger: Path, *options: str) -> AsyncGenerator[str]:
     """Run the SDK's server in a process of its own, and return its URL once it listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    argv = [sys.executable, str(SERVERS / "sdk_http.py"), str(port), str(ledger), *options]
+    argv = [sys.executable, str(SERVERS / "sdk_http.py"), "0", str(ledger), *options]
     async with await anyio.open_process(argv, stdout=subprocess.DEVNULL) as process:
         assert process.stderr is not None
         said = b""
         with anyio.fail_after(30):
-            while b"Uvicorn running" not in said:
+            while (place := RUNS.search(said)) is None:
                 said += await process.stderr.receive()
         try:
-            yield f"http://127.0.0.1:{port}/mcp"
+            yield f"{place[1].decode()}/mcp"
         finally:
             process.kill()
 
