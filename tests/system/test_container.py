@@ -28,8 +28,8 @@ NAMESPACE: Final = (
 )
 UNBURIED: Final = (sys.executable, "-m", "tests.system.patches", "no_burials")
 AWAY: Final = "</dev/null >/dev/null 2>&1 &"
-LITTER: Final = f'(sleep 1 {AWAY}); (setsid sleep 0.2 {AWAY}); exec "$@"'
-"""A tool that leaves two processes behind: one of its own session, one of another."""
+SOON_S: Final = 0.2
+LONG_S: Final = 120.0
 
 
 def _has_namespaces() -> bool:
@@ -42,11 +42,16 @@ needs_namespaces = pytest.mark.skipif(
 )
 
 
-def littering(made: Sandbox) -> None:
-    """Configure a server that leaves processes behind, and programs that end as they are told."""
+def littering(made: Sandbox, lasting_s: float = SOON_S, **driver: object) -> None:
+    """Configure a server that leaves processes behind, and programs that end as they are told.
+
+    It leaves two, for so long: one of its own session, one of another.
+    """
+    litter = f'(sleep {lasting_s:g} {AWAY}); (setsid sleep {lasting_s:g} {AWAY}); exec "$@"'
     server = [sys.executable, "-I", "-S", str(Path(counter_mcp.__file__)), str(made.ledger)]
     made.configure(
-        providers__counter={"argv": ["sh", "-c", LITTER, "sh", *server]},
+        driver=driver,
+        providers__counter={"argv": ["sh", "-c", litter, "sh", *server]},
         providers__shell={"kind": "command"},
         providers__shell__tools__end={"argv": ["sh", "-c", 'exit "$1"', "sh", "=arguments.code"]},
     )
@@ -65,22 +70,24 @@ def _children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def states(pid: int) -> dict[str, list[str]]:
-    """The states of the children of a daemon by name: `Z` for those that are dead and not buried."""
-    found: dict[str, list[str]] = {}
+def sleepers(pid: int) -> dict[int, str]:
+    """What was left behind and is a child of the daemon, with its state: `Z` if it is dead and not buried."""
+    found: dict[int, str] = {}
     for process in Path("/proc").glob("[0-9]*"):
         fields = kernel.stat_fields(int(process.name))
         if fields and int(fields[1]) == pid:
             with contextlib.suppress(OSError):
-                found.setdefault((process / "comm").read_text().strip(), []).append(fields[0])
+                if (process / "comm").read_text().strip() == "sleep":
+                    found[int(process.name)] = fields[0]
     return found
 
 
-async def until(pid: int, reached: Callable[[dict[str, list[str]]], bool]) -> None:
-    """Return once the children of a process are as `reached` wants them: the kernel has no event for that."""
+async def until(pid: int, reached: Callable[[list[str]], bool]) -> list[int]:
+    """Return the sleepers once their states are as `reached` wants them: the kernel has no event for that."""
     with anyio.fail_after(PATIENCE_S):
-        while not reached(await to_thread.run_sync(states, pid)):  # noqa: ASYNC110 - see above
+        while not reached([*(found := await to_thread.run_sync(sleepers, pid)).values()]):  # noqa: ASYNC110
             await anyio.sleep(0.01)
+    return [*found]
 
 
 @needs_namespaces
@@ -97,19 +104,20 @@ async def test_process_1_buries_what_tools_leave_behind_and_takes_no_exit_code(z
             receipt = await plane.receipt_of(f"end-{code}")
             assert receipt["data"]["result"]["exit_code"] == code
         # the one with a session of its own might be a child that somebody waits for: it stays for a while
-        await until(life.pid, lambda found: found.get("sleep", []) in ([], ["Z"]))
+        await until(life.pid, lambda found: found in ([], ["Z"]))
         assert await life.stop() == 0
 
 
 async def test_a_plain_child_buries_them_too(zygote: Zygote) -> None:
     """Whoever started the daemon may be no better at it: what its tools leave behind stays its own."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
-        littering(made)
+        littering(made, LONG_S)
         life = made.start()
         await plane.give(call("cmd-1", "counter/count", n=1))
-        await until(life.pid, lambda found: bool(found.get("sleep")))
         await plane.receipt_of("cmd-1")
-        await until(life.pid, lambda found: found.get("sleep", []) in ([], ["Z"]))
+        for pid in await until(life.pid, lambda found: len(found) == 2):
+            os.kill(pid, signal.SIGKILL)
+        await until(life.pid, lambda found: found in ([], ["Z"]))
         assert await life.stop() == 0
 
 
@@ -121,7 +129,7 @@ async def test_without_burials_they_stay(zygote: Zygote) -> None:
         life = await contained(made, *UNBURIED)
         await plane.give(call("cmd-1", "counter/count", n=1))
         await plane.receipt_of("cmd-1")
-        await until(life.pid, lambda found: found.get("sleep") == ["Z", "Z"])
+        await until(life.pid, lambda found: found == ["Z", "Z"])
         assert await life.stop() == 0
 
 
@@ -129,7 +137,7 @@ async def test_without_burials_they_stay(zygote: Zygote) -> None:
 async def test_process_1_drains_when_it_is_told_to_stop(zygote: Zygote) -> None:
     """SIGTERM from the container's runtime: what runs may finish, and its receipt is in the journal."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
-        littering(made)
+        littering(made, drain_s=60)
         life = await contained(made)
         gate = made.root / "gate"
         await plane.give(call("cmd-1", "counter/slow", until=str(gate)))

@@ -309,7 +309,7 @@ async def test_wrong_input_is_a_tool_error_and_executes_nothing(zygote: Zygote) 
 
 async def test_a_fenced_or_stopping_daemon_is_a_tool_error(zygote: Zygote) -> None:
     """What a daemon refuses that acts on nothing is a refusal for the agent, too."""
-    async with standing(zygote, **GATEWAY) as made:
+    async with standing(zygote, **GATEWAY, driver={"drain_s": 60}) as made:
         life = made.lives[-1]
         gate = made.root / "gate"
         async with agent(made) as one, anyio.create_task_group() as tasks:

@@ -14,10 +14,13 @@ from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
 
+DRAIN_S = 60
+"""For what is looked at while a call holds the drain up, however slow the machine is."""
+
 
 async def test_sigterm_lets_what_runs_finish(zygote: Zygote) -> None:
     """A drain waits for the running call, refuses new ones, and exits 0 with the outcome recorded."""
-    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+    async with scripted_plane() as plane, sandbox(zygote, plane, driver={"drain_s": DRAIN_S}) as made:
         gate = made.root / "gate"
         life = made.start()
         await plane.give(call("cmd-1", "counter/slow", until=str(gate)))
@@ -29,9 +32,9 @@ async def test_sigterm_lets_what_runs_finish(zygote: Zygote) -> None:
             assert (await plane.answer_to("cmd-2"))["code"] == "draining"
             gate.touch()
         assert life.code == 0
-        assert "cmd-1" in plane.history.receipts, "the last receipt goes out before the daemon does"
-        life = made.start()
+        # the last receipt goes out before the daemon does: nobody else is there to send it
         assert (await plane.receipt_of("cmd-1"))["kind"] == "operation.succeeded"
+        life = made.start()
         assert (await plane.receipt_of("cmd-2"))["kind"] == "operation.succeeded"
         assert await life.stop() == 0
         await must_hold(made)
@@ -39,7 +42,7 @@ async def test_sigterm_lets_what_runs_finish(zygote: Zygote) -> None:
 
 async def test_an_operator_can_drain_it(zygote: Zygote) -> None:
     """`POST /v1/drain` is a SIGTERM that needs no pid: once, whoever asks again, and with exit code 0."""
-    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+    async with scripted_plane() as plane, sandbox(zygote, plane, driver={"drain_s": DRAIN_S}) as made:
         gate = made.root / "gate"
         life = made.start()
         await plane.give(call("cmd-1", "counter/slow", until=str(gate)))
@@ -80,7 +83,8 @@ async def test_a_drain_has_an_end(zygote: Zygote) -> None:
 
 async def test_what_waits_at_a_drain_is_kept_for_the_next_life(zygote: Zygote) -> None:
     """An accepted call without a slot is neither lost nor refused by a drain: the next life runs it."""
-    async with scripted_plane() as plane, sandbox(zygote, plane, driver={"max_inflight": 1}) as made:
+    one_slot = {"max_inflight": 1, "drain_s": DRAIN_S}
+    async with scripted_plane() as plane, sandbox(zygote, plane, driver=one_slot) as made:
         gate = made.root / "gate"
         life = made.start()
         await plane.give(call("cmd-1", "counter/slow", until=str(gate)), call("cmd-2", n=2))
@@ -169,7 +173,7 @@ async def test_a_sigterm_in_the_middle_of_the_start_ends_in_a_clean_stop(zygote:
 
 async def test_a_terminal_that_closes_is_a_stop_unless_nobody_is_to_notice(zygote: Zygote) -> None:
     """SIGHUP drains as SIGTERM does: what runs has its receipt. Under `nohup` it means nothing."""
-    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+    async with scripted_plane() as plane, sandbox(zygote, plane, driver={"drain_s": DRAIN_S}) as made:
         gate = made.root / "gate"
         life = await made.execute("env", "--default-signal=HUP")  # whoever runs the tests may ignore it
         await plane.give(call("cmd-1", "counter/slow", until=str(gate)))
