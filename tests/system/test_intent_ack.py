@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.kill]
 
 PATIENT = {"intent_ack": "required", "intent_ack_timeout_s": 300}
 HASTY = {"intent_ack": "required", "intent_ack_timeout_s": 0.3}
+EXPIRES_MS = 1_000
 
 
 def started(plane: ScriptedPlane, command_id: str) -> Callable[[], bool]:
@@ -96,15 +97,28 @@ async def test_a_later_welcome_acknowledges_too(zygote: Zygote) -> None:
         await must_hold(made)
 
 
+async def held_until_it_expires(plane: ScriptedPlane) -> str:
+    """Give a call that lives long enough on this machine for its intent to be sent; return its id."""
+    expires_ms = EXPIRES_MS
+    while True:
+        command_id = f"expiring-{expires_ms}"
+        await plane.give({**call(command_id, n=expires_ms), "expires_in_ms": expires_ms})
+        await plane.until(lambda: plane.receipt(command_id) or started(plane, command_id)())  # noqa: B023
+        if started(plane, command_id)():
+            return command_id
+        expires_ms *= 2
+
+
 @pytest.mark.parametrize("how", ["cancel", "expiry", "drain", "fence"])
 async def test_whatever_ends_the_wait_is_named(zygote: Zygote, how: str) -> None:
     """Who waits for the plane still hears a cancel, the expiry, a drain and a fence, and nothing is sent."""
     async with scripted_plane() as plane, sandbox(zygote, plane, control=PATIENT) as made:
         plane.acks = False
         life = made.start()
-        expires = {"expires_in_ms": 1_500} if how == "expiry" else {}
-        await plane.give({**call("cmd-1", n=1), **expires})
-        await plane.until(started(plane, "cmd-1"))
+        held = await held_until_it_expires(plane) if how == "expiry" else "cmd-1"
+        if how != "expiry":
+            await plane.give(call(held, n=1))
+        await plane.until(started(plane, held))
         reason = {"cancel": "cancelled", "expiry": "expired", "drain": "draining", "fence": "fenced"}[how]
         if how == "cancel":
             cancel = {"target_command_id": "cmd-1"}
@@ -120,7 +134,7 @@ async def test_whatever_ends_the_wait_is_named(zygote: Zygote, how: str) -> None
             plane.acks = True
             assert await life.stop() == 0
         if how != "fence":
-            assert await why_not(plane, "cmd-1") == reason
+            assert await why_not(plane, held) == reason
         assert made.effects() == []
         if how != "drain":
             await life.kill()
