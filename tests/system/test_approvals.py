@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from tests.system.campaign import KILLED
 from tests.system.history import Json
-from tests.system.plane import ScriptedPlane, call, scripted_plane
+from tests.system.plane import PATIENCE_S, ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Sandbox, sandbox
 from tests.system.zygote import Zygote
 
@@ -54,7 +54,7 @@ async def effectd(made: Sandbox, *arguments: str) -> subprocess.CompletedProcess
     program = [sys.executable, "-c", "from driver.cli.main import main; main()"]
     line = [*program, *arguments, "--config", str(made.config)]
     return await to_thread.run_sync(
-        lambda: subprocess.run(line, capture_output=True, text=True, check=False, timeout=30)
+        lambda: subprocess.run(line, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     )
 
 
@@ -171,7 +171,7 @@ async def test_stand_alone_nobody_else_has_to_confirm_anything(zygote: Zygote) -
     async with sandbox(zygote, None, providers__counter__tools__count=ASKED) as made:
         life = made.start()
         await life.ready()
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE_S):
             done = await effectd(made, "approve", f"op_{'0' * 32}")
         assert (done.returncode, "(operation_not_found)" in done.stderr) == (1, True)
         assert await life.stop() == 0

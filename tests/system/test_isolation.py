@@ -24,7 +24,7 @@ from tests.peers import from_pypi
 from tests.servers import hostile_mcp
 from tests.system.audit import must_hold
 from tests.system.history import Json
-from tests.system.plane import ScriptedPlane, call, scripted_plane
+from tests.system.plane import PATIENCE_S, ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
 from tests.system.test_peers import SDK_HTTP, free_port, listening
 from tests.system.zygote import Zygote
@@ -263,7 +263,7 @@ async def test_32_calls_at_once_on_one_http_server(zygote: Zygote, measure: Call
             began = monotonic()
             for n in range(AT_ONCE):
                 await plane.give(call(f"cmd-{n}", "sdk/hold", n=n, until=str(gate)))
-            with anyio.fail_after(30):
+            with anyio.fail_after(PATIENCE_S):
                 while ledger.read_text().count("\n") < AT_ONCE:  # noqa: ASYNC110 - the kernel tells nobody
                     await anyio.sleep(0.01)
             assert not plane.history.receipts

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from tests.peers import between, from_npm, from_pypi
 from tests.system.history import Json
-from tests.system.plane import ScriptedPlane, call, scripted_plane
+from tests.system.plane import PATIENCE_S, ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Sandbox, sandbox
 from tests.system.zygote import Zygote
 
@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.lane]
 
 HURRIED_S: Final = 2.0
 """The deadline of a call that is not answered in time, on purpose; the others are quick."""
+POSTED: Final = b"Received MCP POST request"
+"""What the example server says of each message that comes over HTTP."""
 OLDER: Final = "2025-11-25"
 NEWER: Final = "2026-07-28"
 SDK_HTTP: Final = Path(__file__).parents[1] / "servers" / "sdk_http.py"
@@ -247,7 +249,7 @@ async def test_everything_asks_for_what_nobody_here_can_give(zygote: Zygote) -> 
     claims: Json = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}
     peer = over_stdio(from_npm("mcp-server-everything"), options=("--claims", json.dumps(claims)))
     async with talk(zygote, peer) as talking:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE_S):
             for tool, arguments in (
                 ("trigger-sampling-request", {"prompt": "?"}),
                 ("trigger-elicitation-request", {}),
@@ -285,13 +287,13 @@ async def test_everything_over_http_is_killed_and_comes_back(zygote: Zygote) -> 
     command = [from_npm("mcp-server-everything"), "streamableHttp"]
     port = free_port()
     async with talk(zygote, {"url": f"http://127.0.0.1:{port}/mcp"}) as talking:
-        async with listening(command, b"listening on port", PORT=str(port)):
+        async with listening(command, b"listening on port", PORT=str(port)) as heard:
             assert text(await talking.ask("echo", message="hi")) == "Echo: hi"
             slow = call("slow", "peer/trigger-long-running-operation", duration=60, steps=1)
+            requests = heard.count(POSTED)
             await talking.plane.give(slow)
-            await talking.plane.until(lambda: "operation.started" in talking.plane.kinds("slow"))
-            # from the intent to the first byte it is milliseconds; a kill sooner would be `not_executed`
-            await anyio.sleep(2)
+            # killed before it has the call, `connect_failed` and `not_executed` would be the truth
+            await heard.until(lambda: heard.count(POSTED) > requests)
         lost = await talking.plane.receipt_of("slow")
         assert (lost["kind"], lost["data"]["reason"]) == ("operation.unknown", "connection_lost")
         down = await talking.ask("echo", message="anybody there?")
@@ -385,25 +387,43 @@ def free_port() -> int:
         return port
 
 
+@dataclass(slots=True)
+class Heard:
+    """What a server has said on its standard output."""
+
+    stream: anyio.abc.ByteReceiveStream
+    said: bytes = b""
+    more: anyio.Event = field(default_factory=anyio.Event)
+
+    async def listen(self) -> None:
+        """Take it in, until the server ends."""
+        async for piece in self.stream:
+            self.said += piece
+            self.more.set()
+            self.more = anyio.Event()
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Return once this is so: it is asked after everything that the server says."""
+        with anyio.fail_after(PATIENCE_S):
+            while not reached():
+                await self.more.wait()
+
+    def count(self, words: bytes) -> int:
+        """Return how often it has said this."""
+        return self.said.count(words)
+
+
 @asynccontextmanager
-async def listening(command: list[str], sign: bytes, **env: str) -> AsyncGenerator[None]:
+async def listening(command: list[str], sign: bytes, **env: str) -> AsyncGenerator[Heard]:
     """Run a server until the end of the block, which begins when the server has said `sign`."""
     process = await anyio.open_process(command, stderr=subprocess.STDOUT, env={**os.environ, **env})
     async with process, anyio.create_task_group() as tasks:
         assert process.stdout is not None
         try:
-            said = b""
-            with anyio.fail_after(30):
-                while sign not in said:
-                    said += await process.stdout.receive()
-            tasks.start_soon(drain, process.stdout)
-            yield
+            heard = Heard(process.stdout)
+            tasks.start_soon(heard.listen)
+            await heard.until(lambda: heard.count(sign) > 0)
+            yield heard
         finally:
             process.kill()
             tasks.cancel_scope.cancel()
-
-
-async def drain(stream: anyio.abc.ByteReceiveStream) -> None:
-    """Read what nobody cares about."""
-    async for _ in stream:
-        pass
