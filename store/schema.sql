@@ -305,6 +305,11 @@ CREATE INDEX tombstones_alike ON tombstones (run, substr(args_digest, 1, 16));
 
 CREATE INDEX operations_alike ON operations (run, args_digest, guards) WHERE write = 1;
 
+CREATE INDEX operations_in_doubt ON operations (run) WHERE guards = 1 AND ended_at IS NOT NULL;
+
+CREATE INDEX tombstones_in_doubt ON tombstones (run)
+WHERE write = 1 AND state IN ('failed', 'unknown') AND (effect_by = 'supervisor' OR (effect_by = 'operator' AND effect = 'unknown'));
+
 CREATE VIEW command_rows AS
 SELECT
   c.id, c.command_id, r.run_id, c.kind, c.origin, c.content_digest, c.operation_id, c.accepted_seq, c.accepted_at,

@@ -31,6 +31,7 @@ from store.records import (
     OperationFilter,
     OperationId,
     OperationRecord,
+    Origin,
     Page,
     RunId,
     RunRecord,
@@ -47,8 +48,8 @@ from store.twins import twins
 
 T = TypeVar("T")
 
-RESUMED_MAX: Final = 64
-"""Runs that one run resumes, transitively: a chain of recoveries longer than this is a loop of somebody's."""
+RESUMED_MAX: Final = 1_024
+"""Runs that one run continues, through others, too: who asks for more is told that there are."""
 ATTEMPTS_MAX: Final = 512
 EVIDENCE_MAX: Final = 512
 OPERATION_EVENTS_MAX: Final = 2_048
@@ -59,6 +60,9 @@ PAGE_MAX: Final = 1_024
 WINDOW: Final = 4_096
 """Operations that one page of a listing looks at, about 10 ms: where their filter matches few of them, the
 page is short, and its `next` goes on."""
+
+ANSWERS: Final = 512
+"""Operations that one page of what was answered looks at: a few milliseconds."""
 
 OBSERVATIONS_MAX: Final = 8
 """Observations of one operation that are handed out: those of its newest attempts."""
@@ -227,13 +231,52 @@ class View(Outline):
         return _page(rows, count, run_record)
 
     def resumed(self, run_id: RunId) -> tuple[RunId, ...]:
-        """Return the runs that this one resumes, directly or through others, at most `RESUMED_MAX`."""
+        """Return the runs that this one resumes, directly or through others.
+
+        At most one more than `RESUMED_MAX`: then not all of them are there.
+        """
         run = self.ledger.run(run_id)
         if run is None or not run.resumes:
             return ()
         return tuple(
-            row[0] for row in self.ledger.execute("resumed", (run_id, RESUMED_MAX)) if row[0] != run_id
-        )
+            row[0] for row in self.ledger.execute("resumed", (run_id, RESUMED_MAX + 2)) if row[0] != run_id
+        )[: RESUMED_MAX + 1]
+
+    def continued(self, run_id: RunId, resumes: Sequence[RunId]) -> tuple[RunId, ...]:
+        """Return a run, and all that it continues once it `resumes` these, too: through them as well.
+
+        At most `RESUMED_MAX` beside the run itself, and one more where there are more.
+        """
+        found = dict.fromkeys((run_id, *resumes))
+        for name in (run_id, *resumes):
+            found |= dict.fromkeys(self.resumed(name))
+            if len(found) > RESUMED_MAX + 1:
+                break
+        return tuple(found)[: RESUMED_MAX + 2]
+
+    def runs_alike(self, prefix: str, after: RunId | None, limit: int) -> tuple[tuple[RunRecord, bool], ...]:
+        """Return runs whose names begin with `prefix`, by name.
+
+        And whether a write in each is over, or pruned, and guards nevertheless. What is not over is found by
+        `open_operations`.
+        """
+        end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+        named = {"after": after or prefix, "end": end, "limit": _bounded(limit)}
+        rows = self.ledger.execute("runs_alike", named)
+        return tuple((run_record(row[:-1]), bool(row[-1])) for row in rows)
+
+    def answers_of_run(
+        self, run_id: RunId, origin: Origin, after: int, *, word: str, but: str
+    ) -> Page[CommandId]:
+        """Return a page of the answered writes of `origin` without a `word` as their newest delivery.
+
+        Of the two words `word` and `but` the newest counts. A page looks at `ANSWERS` operations, oldest
+        first: it may be empty, and still have a `next`, which is the `after` of the page behind it.
+        """
+        wanted = {"run_id": run_id, "origin": origin, "after": after, "word": word, "but": but}
+        rows = self.ledger.execute("answers_of_run", {**wanted, "limit": ANSWERS}).fetchall()
+        items = tuple(CommandId(command_id) for _, command_id, without in rows if without)
+        return Page(items=items, next=rows[-1][0] if len(rows) == ANSWERS else None)
 
     # ------------------------------------------------------------ erasure
 

@@ -157,6 +157,16 @@ SELECT
 FROM operation_rows
 WHERE ended_at IS NULL AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
 
+-- name: answers_of_run
+SELECT
+  o.id, c.command_id,
+  o.write = 1 AND o.origin = :origin AND o.state IN ('succeeded', 'failed') AND :word IS NOT (
+    SELECT d.answer FROM deliveries AS d
+    WHERE d.command = o.command AND d.answer IN (:word, :but) ORDER BY d.id DESC LIMIT 1
+  )
+FROM operations AS o CROSS JOIN commands AS c ON c.id = o.command
+WHERE o.run = (SELECT r.id FROM runs AS r WHERE r.run_id = :run_id) AND o.id > :after ORDER BY o.id LIMIT :limit;
+
 -- name: operations_after
 SELECT
   id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,

@@ -19,6 +19,20 @@ FROM runs WHERE run_id = ?;
 SELECT id, run_id, ended, outcome, operations, unsettled, first_at, last_at FROM runs
 WHERE id < ? ORDER BY id DESC LIMIT ?;
 
+-- name: runs_alike
+SELECT
+  r.id, r.run_id, r.ended, r.outcome, r.operations, r.unsettled, r.first_at, r.last_at,
+  EXISTS (
+    SELECT 1 FROM operations AS o INDEXED BY operations_in_doubt
+    WHERE o.run = r.id AND o.guards = 1 AND o.ended_at IS NOT NULL
+  ) OR EXISTS (
+    SELECT 1 FROM tombstones AS t INDEXED BY tombstones_in_doubt
+    WHERE
+      t.run = r.id AND t.write = 1 AND t.state IN ('failed', 'unknown')
+      AND (t.effect_by = 'supervisor' OR (t.effect_by = 'operator' AND t.effect = 'unknown'))
+  )
+FROM runs AS r WHERE r.run_id > :after AND r.run_id < :end ORDER BY r.run_id LIMIT :limit;
+
 -- name: end_run
 UPDATE runs SET ended = 1, outcome = ? WHERE run_id = ?;
 

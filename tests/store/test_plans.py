@@ -88,13 +88,18 @@ def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: st
         ("settled_of_run", "operations_of_run"),
         ("open_in_run", "operations_open"),
         ("observations", "observations_of_operation"),
+        ("runs_alike", "operations_in_doubt (run=?)"),
+        ("runs_alike", "tombstones_in_doubt (run=?)"),
+        ("runs_alike", "sqlite_autoindex_runs_1 (run_id>? AND run_id<?)"),
+        ("answers_of_run", "operations_of_run (run=? AND rowid>?)"),
+        ("answers_of_run", "deliveries_of_command"),
     ],
 )
 def test_each_listing_uses_the_index_that_was_made_for_it(
     connection: sqlite3.Connection, name: str, index: str
 ) -> None:
     """A partial index is used only where the statement repeats its condition."""
-    assert any(f"INDEX {index} " in step for step in plan(connection, STATEMENTS[name]))
+    assert any(f"INDEX {index} " in f"{step} " for step in plan(connection, STATEMENTS[name]))
 
 
 def test_without_its_condition_a_partial_index_is_not_used(connection: sqlite3.Connection) -> None:
