@@ -5,6 +5,7 @@ product has no switch for any of them: they reach into its modules from here.
 """
 
 import os
+import signal
 import socket
 import sqlite3
 import sys
@@ -231,6 +232,37 @@ def log_in_line() -> None:
     vars(module)["unhindered"] = in_line
 
 
+def _dies_unfencing(boundary: str) -> None:
+    """Die, as by SIGKILL, at this boundary of the commit in which the daemon is unfenced."""
+    append, init = Transaction.append, Writer.__init__
+    unfences = False
+
+    def appended(self: Transaction, draft: Any) -> Any:  # noqa: ANN401 - whatever the original takes
+        nonlocal unfences
+        unfences |= isinstance(draft.data, DriverUnfenced)
+        return append(self, draft)
+
+    def passed(name: str) -> None:
+        if unfences and name == boundary:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def begin(self: Writer, *rest: Any, **named: Any) -> None:  # noqa: ANN401
+        init(self, *rest, **{**named, "boundary": passed})
+
+    Transaction.append = appended  # type: ignore[method-assign]
+    Writer.__init__ = begin  # type: ignore[method-assign]
+
+
+def dies_before_it_is_unfenced() -> None:
+    """Die when all is ready for the commit that unfences."""
+    _dies_unfencing("journal.before_commit")
+
+
+def dies_unfenced() -> None:
+    """Die when the commit that unfences is durable, and nobody was told."""
+    _dies_unfencing("journal.after_commit")
+
+
 def no_burials() -> None:
     """Bury nobody."""
     vars(import_module("driver.orphans"))["bury"] = anyio.sleep_forever
@@ -326,6 +358,8 @@ PATCHES: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
             no_hold,
             log_in_line,
             commits_hang,
+            dies_before_it_is_unfenced,
+            dies_unfenced,
             no_burials,
             traced,
             a_backup_goes_on,

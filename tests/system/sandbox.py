@@ -49,7 +49,8 @@ class Life:
     output: Path
     channel: socket.socket
     """Where it notifies its service manager."""
-    pidfd: int
+    pidfd: int | None
+    """None where it had ended, and was reaped, before anybody could hold it."""
     code: int | None = None
     ended: anyio.Event = field(default_factory=anyio.Event)
     states: list[str] = field(default_factory=list[str])
@@ -81,14 +82,20 @@ class Life:
 
     def send(self, number: signal.Signals) -> None:
         """Signal it; one that has ended is past caring."""
-        if not self.ended.is_set():
+        if self.pidfd is not None and not self.ended.is_set():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
 
     def stand_for(self, pid: int) -> None:
         """Signal another process from now on: the daemon that this one is a tracer of."""
-        os.close(self.pidfd)
+        self.let_go()
         self.pid, self.pidfd = pid, os.pidfd_open(pid)
+
+    def let_go(self) -> None:
+        """Hold it no longer."""
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
 
     async def exit_code(self) -> int:
         """Return its exit code, or minus the signal that ended it, once it has ended."""
@@ -146,6 +153,8 @@ class Sandbox:
     tasks: TaskGroup
     tables: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     lives: list[Life] = field(default_factory=list[Life])
+    orphans: int = 0
+    """Servers that outlived their daemon for longer than anybody waits."""
 
     @property
     def state(self) -> Path:
@@ -221,7 +230,8 @@ class Sandbox:
         reports = self.zygote.fork(arguments, env=env, patch=patch, output=descriptor)
         os.close(descriptor)
         line, rest = _first_line(reports)
-        life = Life(json.loads(line)["pid"], output, channel, os.pidfd_open(json.loads(line)["pid"]))
+        pid = json.loads(line)["pid"]
+        life = Life(pid, output, channel, _hold(pid))
         self._attend(life)
         self.tasks.start_soon(_watch_reports, life, reports, rest)
         return life
@@ -245,7 +255,7 @@ class Sandbox:
                 cwd=ROOT,
                 start_new_session=True,
             )
-        life = Life(process.pid, output, channel, os.pidfd_open(process.pid))
+        life = Life(process.pid, output, channel, _hold(process.pid))
         self._attend(life)
         self.tasks.start_soon(_watch_process, life, process)
         return life
@@ -322,19 +332,32 @@ class Sandbox:
         return httpx2.AsyncClient(transport=transport, base_url="http://effectd", timeout=PATIENCE_S)
 
     async def quiet(self) -> None:
-        """Return once no server of this sandbox is left that could still write to the ledger."""
+        """Return once no server of this sandbox is left that could still write to the ledger.
+
+        Raises AssertionError where one outlives it, and counts it.
+        """
         for pid in self._servers():
             with contextlib.suppress(ProcessLookupError):
                 descriptor = os.pidfd_open(pid)
-                with anyio.fail_after(PATIENCE_S):
+                with anyio.move_on_after(PATIENCE_S) as patience:
                     await anyio.wait_readable(descriptor)
                 os.close(descriptor)
+                self.orphans += patience.cancelled_caught
+                assert not patience.cancelled_caught, f"a server outlives its daemon, process {pid}"
 
     def _servers(self) -> Iterator[int]:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if os.fsencode(self.ledger) in (process / "cmdline").read_bytes():
                     yield int(process.name)
+
+
+def _hold(pid: int) -> int | None:
+    """Return a pidfd of a process that somebody else reaps: a short one may be gone, when others are slow."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
 
 
 def _first_line(descriptor: int) -> tuple[bytes, bytes]:
@@ -408,5 +431,5 @@ async def _close(made: Sandbox) -> None:
     with anyio.CancelScope(shield=True):
         for life in made.lives:
             await life.kill()
-            os.close(life.pidfd)
+            life.let_go()
         await made.quiet()

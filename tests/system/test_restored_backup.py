@@ -12,7 +12,7 @@ from tests.system.campaign import KILLED
 from tests.system.history import Json
 from tests.system.plane import ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
-from tests.system.test_fences import beside, calls, commits_of_a_fenced_start, new_history, told, unfence
+from tests.system.test_fences import beside, calls, new_history, told, unfence
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -209,20 +209,18 @@ async def test_a_backup_that_is_too_old_needs_an_accepted_rollback(zygote: Zygot
         assert await life.stop() == 0
 
 
-@pytest.mark.parametrize("boundary", ["journal.before_commit", "journal.after_commit"])
-async def test_a_kill_while_the_plane_agrees_leaves_one_history(zygote: Zygote, boundary: str) -> None:
+@pytest.mark.parametrize("death", ["dies_before_it_is_unfenced", "dies_unfenced"])
+async def test_a_kill_while_the_plane_agrees_leaves_one_history(zygote: Zygote, death: str) -> None:
     """Before the commit it is fenced, and the plane agrees anew; after it, the new history stands."""
     async with scripted_plane() as plane, sandbox(zygote, plane, driver=ONE_SLOT) as made:
         await go_on_unheard(made, plane)
         old = plane.history.journal_id
-        plane.on_hello = silent
-        await commits_of_a_fenced_start(made)  # the first start tells of the fence, and of what was lost
-        commits, hellos = await commits_of_a_fenced_start(made), len(plane.hellos)
-        life = made.start(kill_at=f"{boundary}:{commits + 1}")
+        plane.on_hello, hellos = silent, len(plane.hellos)
+        life = made.start()  # the first start tells of the fence, and of what was lost
         await plane.until(lambda: len(plane.hellos) > hellos)
+        assert await life.stop() == 0
         plane.on_hello = None
-        plane.cut()
-        assert await life.exit_code() == KILLED
+        assert await made.start(patch=death).exit_code() == KILLED
         life = made.start()
         history = await new_history(plane, old)
         await plane.answered()
