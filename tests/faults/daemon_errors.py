@@ -18,7 +18,8 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
-from tests.faults.journal_errors import BROKEN_MAX, CODES, Fault, Tally, Trap, went_on
+from tests.faults.balance import Balance
+from tests.faults.journal_errors import BROKEN_MAX, CODES, Fault, Trap, went_on
 from tests.faults.lane import Time
 from tests.faults.notifier import ERRORS, Call, Supervisor
 from tests.system.audit import must_hold
@@ -33,13 +34,13 @@ CHANNEL: Final = "EFFECTD_FAULTS_CHANNEL"
 ONLY: Final = "EFFECTD_FAULTS_CALL"
 
 
-def work(seed: int, time: Time, target: int) -> Tally:
+def work(seed: int, time: Time, target: int) -> Balance:
     """Inject until the time is over, or until so many errors were injected."""
     return anyio.run(_work, seed, time, target)
 
 
-async def _work(seed: int, time: Time, target: int) -> Tally:
-    tally, chance = Tally(), random.Random(seed)
+async def _work(seed: int, time: Time, target: int) -> Balance:
+    tally, chance = Balance(), random.Random(seed)
     zygote = Zygote()
     try:
         counts = await _counted(zygote)
@@ -69,7 +70,7 @@ async def _counted(zygote: Zygote) -> Counter[str]:
         return Counter(call.name for call in calls)
 
 
-async def _one(zygote: Zygote, fault: Fault, tally: Tally) -> None:
+async def _one(zygote: Zygote, fault: Fault, tally: Balance) -> None:
     wrong: list[str] = []
     trap = Trap(fault)
     try:
@@ -88,7 +89,10 @@ async def _one(zygote: Zygote, fault: Fault, tally: Tally) -> None:
                 wrong.append(f"exit code {code}: {made.lives[0].text[-1500:]}")
             if code == 0 and went_on(trap):
                 wrong.append("it went on after an error of the journal")
-            await _afterwards(made, plane)
+            try:
+                await _afterwards(made, plane)
+            finally:
+                tally.count_in(made, plane)
             tally.reached["daemon: effects"] += len(made.effects())
     except* AssertionError as group:
         wrong += [str(error)[:1500] for error in group.exceptions]

@@ -22,8 +22,9 @@ from time import monotonic
 from typing import Final
 
 from tests.faults import daemon_errors, full_disk, journal_errors
+from tests.faults.balance import Balance
 from tests.faults.journal_errors import Tally
-from tests.faults.lane import HANGS, Report, Time
+from tests.faults.lane import HANGS, MEASURES, Report, Time
 
 NAME: Final = "errors"
 SERIES: Final = 3
@@ -57,11 +58,11 @@ def run(seed: int, seconds: float, target: int) -> Report:
             workers.submit(journal_errors.work, folder / f"journal-{number}", seed + number, end, each)
             for number in range(SERIES)
         ]
-        control, *tallies = others.result()
-        return _report(seed, (*tallies, *(journal.result() for journal in journals)), control)
+        control, daemon, full, more = others.result()
+        return _report(seed, daemon, full, (more, *(journal.result() for journal in journals)), control)
 
 
-def _others(folder: Path, seed: int, end: float, target: int) -> tuple[Tally, Tally, Tally, Tally]:
+def _others(folder: Path, seed: int, end: float, target: int) -> tuple[Tally, Balance, Tally, Tally]:
     """Return what came of the control, of daemons, of full disks, and of journals in what time is left."""
     seconds = end - monotonic()
     control = journal_errors.control(folder / "control", seed)
@@ -72,8 +73,8 @@ def _others(folder: Path, seed: int, end: float, target: int) -> tuple[Tally, Ta
     return control, daemon, full, more
 
 
-def _report(seed: int, tallies: Sequence[Tally], control: Tally) -> Report:
-    report = Report(name=NAME, seed=seed, tried="")
+def _report(seed: int, daemon: Balance, full: Tally, journals: Sequence[Tally], control: Tally) -> Report:
+    report, tallies = Report(name=NAME, seed=seed, tried=""), (daemon, full, *journals)
     for tally in tallies:
         report.fired += tally.fired
         report.reached += tally.reached
@@ -81,8 +82,8 @@ def _report(seed: int, tallies: Sequence[Tally], control: Tally) -> Report:
     report.reached["caught: verdict_from_memory"] += bool(control.broken)
     report.wanted = WANTED
     report.points = sum(tally.injected for tally in tallies)
-    report.figures[HANGS] = sum(tally.hung for tally in tallies)
-    daemon, full, *_ = tallies
+    report.figures = {name: daemon.figures[name] for name in MEASURES}
+    report.figures[HANGS] += sum(tally.hung for tally in tallies)
     report.tried = (
         f"{report.points:,} errors injected at {sum(t.tried for t in tallies):,} points, in "
         f"{sum(t.lives for t in tallies):,} lives, {daemon.lives:,} of them of a daemon; {full.injected:,} "

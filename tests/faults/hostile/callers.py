@@ -15,9 +15,9 @@ from typing import Final
 
 import anyio
 
+from tests.faults.balance import HANG_S, Balance
 from tests.faults.hostile.gullible import documented
 from tests.faults.hostile.words import word
-from tests.faults.network.balance import HANG_S, Balance
 
 PATHS: Final = (
     "/v1/status", "/v1/operations", "/v1/operations?limit=1", "/v1/operations?limit=x",

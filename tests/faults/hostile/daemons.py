@@ -15,14 +15,14 @@ from typing import Final
 
 import anyio
 
+from tests.faults.balance import Balance
 from tests.faults.hostile.callers import call_in
 from tests.faults.hostile.forger import Forger
 from tests.faults.hostile.gullible import GulliblePlane
 from tests.faults.hostile.relays import write_lines
 from tests.faults.hostile.visits import Visit
 from tests.faults.hostile.wire import handshake
-from tests.faults.lane import BROKEN_MAX
-from tests.faults.network.balance import Balance
+from tests.faults.lane import BROKEN_MAX, ORPHANS
 from tests.faults.network.cutter import cutter
 from tests.faults.network.station import leaves, port_of
 from tests.system.hostility import STDIO_CASES, Case
@@ -129,7 +129,10 @@ async def _must_have_stood_it(visit: Visit, made: Sandbox, life: Life) -> None:
     assert "handler for" not in life.text, "the gateway has no answer to something"
     verified = await made.command("verify", "--deep")
     assert verified.code == 0, verified.text
-    await made.quiet()
+    try:
+        await made.quiet()
+    finally:
+        visit.balance.figures[ORPHANS] += made.orphans
     events = [event for history in visit.plane.histories.values() for event in history.events()]
     started = {event["data"]["idempotency_key"] for event in events if event["kind"] == "operation.started"}
     executed = visit.executed()
@@ -144,7 +147,7 @@ async def _besiege(zygote: Zygote, balance: Balance, cases: Sequence[Case]) -> N
             await besieged.end("nothing", politely=True)
         finally:
             # by the servers' own ledger, also where something else was found before
-            balance.count(besieged.plane, besieged.made.executions())
+            balance.count_in(besieged.made, besieged.plane)
     balance.tried += len(cases)
     balance.fired["hostile servers, called by a real daemon"] += len(cases)
 

@@ -23,17 +23,14 @@ from driver.core.stream import Stream
 from store.records import JsonObject
 from tests.driver.providers.mcp.mutations import bent, success_of
 from tests.driver.providers.mcp.test_mutations import over_http, sized
+from tests.faults.balance import Balance
 from tests.faults.hostile import daemons, liars, parsers, relays, rivals, visits
 from tests.faults.hostile.decoders import DECODERS
 from tests.faults.lane import (
     BROKEN_MAX,
-    CONTRADICTING_RECEIPTS,
-    DUPLICATE_EFFECTS,
-    HANGS,
-    LOST_RECEIPTS,
+    MEASURES,
     Report,
 )
-from tests.faults.network.balance import Balance
 
 NAME: Final = "hostile peers"
 SILENT: Final = 50
@@ -207,8 +204,7 @@ def _report(seed: int, balances: Sequence[Balance], caught: dict[str, str | None
         report.reached += balance.reached
         report.broken += balance.broken
     figures = sum((balance.figures for balance in balances), Counter[str]())
-    names = (DUPLICATE_EFFECTS, LOST_RECEIPTS, CONTRADICTING_RECEIPTS, HANGS)
-    report.figures = {name: figures[name] for name in names}
+    report.figures = {name: figures[name] for name in MEASURES}
     report.points = sum(balance.tried for balance in balances)
     slowest_s = max(balance.slowest_s for balance in balances)
     report.tried = (

@@ -49,10 +49,10 @@ from driver.core.signals import (
 from store.chain import origin
 from store.records import Chain, StoredEvent
 from tests.driver.core.playbook import JOURNAL, hello, history
+from tests.faults.balance import Balance
 from tests.faults.hostile import judge
 from tests.faults.hostile.words import Json, valid, word
 from tests.faults.lane import BROKEN_MAX
-from tests.faults.network.balance import Balance
 
 STEPS: Final = 40
 EVENTS: Final = history(400)

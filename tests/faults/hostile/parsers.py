@@ -14,10 +14,10 @@ from driver.core.frames import BadFrame, InvalidCommand
 from driver.providers.mcp.jsonrpc import Response, read_message, report_of
 from store.records import JsonObject
 from tests.driver.providers.mcp.mutations import SENTINEL, bent, is_the_same, success_of
+from tests.faults.balance import Balance
 from tests.faults.hostile import judge
 from tests.faults.hostile.words import word
 from tests.faults.lane import BROKEN_MAX
-from tests.faults.network.balance import Balance
 
 SHOWN: Final = 300
 
@@ -58,7 +58,10 @@ def frame(balance: Balance, seed: int, number: int) -> str | None:
 
 
 def _owes_an_answer(text: str | bytes, found: InvalidCommand) -> bool:
-    raw = judge.strict(text)
+    try:
+        raw = judge.strict(text)
+    except judge.NoFrame:
+        return False
     return (raw["type"], raw["command_id"]) == ("command", found.command_id)
 
 

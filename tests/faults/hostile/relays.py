@@ -17,8 +17,8 @@ import anyio
 from anyio.abc import SocketStream
 
 from driver.gateway.wire import read
+from tests.faults.balance import HANG_S, Balance
 from tests.faults.hostile.words import Json, bent
-from tests.faults.network.balance import HANG_S, Balance
 
 BESIDE: Final = "lines on gateway.sock"
 ANSWERED: Final = "a relay whose last request was answered"

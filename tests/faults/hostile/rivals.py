@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from tests.faults.balance import Balance
 from tests.faults.hostile.gullible import GulliblePlane
 from tests.faults.lane import BROKEN_MAX
-from tests.faults.network.balance import Balance
 from tests.faults.network.cutter import Cutter
 from tests.faults.network.station import Station, leaves, port_of, station
 from tests.system.audit import key_of

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.faults.balance import Balance
 from tests.faults.hostile.callers import _wrong
-from tests.faults.network.balance import Balance
 
 PROBLEM = b"Content-Type: application/problem+json\r\n"
 

@@ -2,17 +2,18 @@
 
 import json
 from importlib import import_module
+from json import JSONDecoder
 from random import Random
 
 import pytest
 
+from tests.faults.balance import Balance
 from tests.faults.hostile import judge, liars, parsers, relays
 from tests.faults.hostile.callers import lines
 from tests.faults.hostile.decoders import DECODERS, PATCHED
 from tests.faults.hostile.hearing import close_code, texts
 from tests.faults.hostile.wire import garbage, handshake
 from tests.faults.hostile.words import valid, word
-from tests.faults.network.balance import Balance
 from tests.system.test_bad_input import GARBAGE
 
 
@@ -94,6 +95,14 @@ def test_parsers_and_sessions_hold_for_a_while() -> None:
     assert balance.broken == []
     assert balance.tried >= 900
     assert balance.reached[liars.FUTURE] > 0
+
+
+def test_a_parser_that_takes_duplicates_owes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control of the lane: whatever such a parser takes a text for is told, and never raised."""
+    strictjson = import_module("driver.core.strictjson")
+    monkeypatch.setattr(strictjson, "_DECODER", JSONDecoder())
+    monkeypatch.setattr(parsers, "word", lambda *_: '{"type":"command","type":"command","command_id":"c"}')
+    assert parsers.frame(Balance(), 1, 0) == "an answer is owed to nobody"
 
 
 @pytest.mark.parametrize("name", sorted(DECODERS))

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Final
 
 from store.verify import verify_journal
+from tests.faults.balance import Balance
 from tests.faults.hostile import judge
 from tests.faults.hostile.forger import Forger
 from tests.faults.hostile.gullible import GulliblePlane
@@ -20,7 +21,6 @@ from tests.faults.hostile.hearing import close_code, texts
 from tests.faults.hostile.wire import garbage, handshake
 from tests.faults.hostile.words import Json, word
 from tests.faults.lane import BROKEN_MAX
-from tests.faults.network.balance import Balance
 from tests.faults.network.station import leaves, station
 from tests.system.audit import key_of
 from tests.system.plane import call

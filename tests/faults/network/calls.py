@@ -20,8 +20,8 @@ from driver.core.contracts import parse_key_carrier
 from driver.providers.http.exchange import Exchange
 from tests.driver.providers.http.site import Site, http, says, site
 from tests.driver.providers.http.stage import Stage, endpoint, settings, staged
+from tests.faults.balance import Balance
 from tests.faults.lane import BROKEN_MAX, DUPLICATE_EFFECTS
-from tests.faults.network.balance import Balance
 from tests.faults.network.cutter import KINDS, SIDES, Cut, Cutter, Kind, Side, cutter
 
 CONTROL_S: Final = 120.0

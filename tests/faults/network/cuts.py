@@ -24,9 +24,9 @@ from typing import Final, Literal, TypeAlias, get_args
 import anyio
 import structlog
 
+from tests.faults.balance import Balance
 from tests.faults.lane import BROKEN_MAX
 from tests.faults.network import calls
-from tests.faults.network.balance import Balance
 from tests.faults.network.cutter import KINDS, SIDES, Cut, Side
 from tests.faults.network.station import Station, leaves, station
 from tests.system.audit import key_of

@@ -9,15 +9,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from tests.faults.balance import Balance
 from tests.faults.lane import (
-    CONTRADICTING_RECEIPTS,
     DUPLICATE_EFFECTS,
-    HANGS,
-    LOST_RECEIPTS,
+    MEASURES,
     Report,
 )
 from tests.faults.network import calls, countryside, cuts, partitions
-from tests.faults.network.balance import Balance
 
 NAME: Final = "network"
 PARTITIONS_MIN: Final = len(partitions.ALWAYS)
@@ -83,8 +81,7 @@ def _report(seed: int, balances: Sequence[Balance]) -> Report:
         report.reached += balance.reached
         report.broken += balance.broken
     report.wanted = WANTED
-    names = (DUPLICATE_EFFECTS, LOST_RECEIPTS, CONTRADICTING_RECEIPTS, HANGS)
-    report.figures = {name: sum(balance.figures[name] for balance in balances) for name in names}
+    report.figures = {name: sum(balance.figures[name] for balance in balances) for name in MEASURES}
     report.points = sum(balance.tried for balance in balances)
     report.tried = (
         f"{balances[0].tried:,} cuts of a connection, {balances[1].tried} partitions of real daemons; "

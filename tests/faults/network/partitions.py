@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.abc import Process
 
-from tests.faults.network.balance import HANG_S, Balance
+from tests.faults.balance import HANG_S, Balance
 from tests.faults.network.countryside import Cottage, cottage, leave
 from tests.faults.network.gate import Gate
 from tests.faults.network.station import leaves, port_of
@@ -297,9 +297,8 @@ async def _one(
         async with _place(zygote, home, balance) as place:
             try:
                 await _through(place, plan)
-            except AssertionError:
-                balance.count(place.plane, place.made.executions())
-                raise
+            finally:
+                balance.count_in(place.made, place.plane)
         balance.tried += 1
     except* AssertionError as group:
         balance.broken += [f"{name}, {plan}: {error}"[:3_000] for error in leaves(group)]

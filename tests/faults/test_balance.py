@@ -2,11 +2,19 @@
 
 from collections import Counter
 
-from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, LOST_RECEIPTS
-from tests.faults.network.balance import Balance
+import anyio
+import pytest
+
+from tests.faults.balance import Balance
+from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, LOST_RECEIPTS, ORPHANS
+from tests.system import sandbox as system
 from tests.system.audit import key_of
 from tests.system.history import History
 from tests.system.plane import Order, ScriptedPlane, call
+from tests.system.sandbox import sandbox
+from tests.system.zygote import Zygote
+
+pytestmark = pytest.mark.anyio
 
 
 def plane_with(receipt: str | None) -> ScriptedPlane:
@@ -51,3 +59,20 @@ def test_a_receipt_that_is_not_so_contradicts() -> None:
     plane = plane_with("operation.succeeded")
     plane.histories["journal"].violations.append("a second receipt")
     assert figures(plane, 1) == {CONTRADICTING_RECEIPTS: 1}
+
+
+async def test_a_server_that_outlives_its_daemon_is_an_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted, and nothing is quiet while it is there."""
+    zygote, balance = Zygote(), Balance()
+    try:
+        async with sandbox(zygote, None) as made:
+            async with await anyio.open_process(["sh", "-c", "read line", str(made.ledger)]) as server:
+                monkeypatch.setattr(system, "PATIENCE_S", 0.0)
+                with pytest.raises(AssertionError, match=f"outlives its daemon, process {server.pid}"):
+                    await made.quiet()
+                monkeypatch.undo()
+                server.kill()
+            balance.count_in(made, ScriptedPlane())
+    finally:
+        zygote.close()
+    assert balance.figures[ORPHANS] == 1

@@ -1,4 +1,4 @@
-"""What a worker of `network` or `hostile` has done, with the figures that must be 0 in it."""
+"""What a worker of `network`, `hostile` or `errors` has done, with the figures that must be 0 in it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,9 +6,10 @@ from time import monotonic
 from typing import Final
 
 from tests.faults.journal_errors import Tally
-from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, HANGS, LOST_RECEIPTS
+from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, HANGS, LOST_RECEIPTS, ORPHANS
 from tests.system.audit import EXECUTIONS, key_of
 from tests.system.plane import ScriptedPlane
+from tests.system.sandbox import Sandbox
 
 HANG_S: Final = 10.0
 
@@ -25,6 +26,11 @@ class Balance(Tally):
         took_s = monotonic() - began
         self.slowest_s = max(self.slowest_s, took_s)
         self.figures[HANGS] += took_s > HANG_S
+
+    def count_in(self, made: Sandbox, plane: ScriptedPlane) -> None:
+        """Count what is broken in a sandbox: what its servers have executed, and those that outlived it."""
+        self.figures[ORPHANS] += made.orphans
+        self.count(plane, made.executions())
 
     def count(self, plane: ScriptedPlane, executed: Counter[str]) -> None:
         """Count what is broken of the promises that have figures: what was doubled, is owed, or is untrue."""
