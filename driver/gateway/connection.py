@@ -1,35 +1,49 @@
 """The socket between a relay and the daemon, read and written in as few turns of the loop as it takes.
 
-Part of `driver.gateway`; imports anyio alone, for the relay has it too.
+Part of `driver.gateway`; imports anyio and `driver.reading` alone, for the relay has it too.
 """
 
 import math
 import socket
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
+from driver.reading import Reader
+
+CHUNK_BYTES: Final = 65_536
+"""What is read at once."""
+
 
 class Connection:
-    """One end of it. Whoever opened `stream` closes it; nobody else may read or write there meanwhile."""
+    """One end of it. Closes `stream` at its own end; nobody else may read or write there meanwhile."""
 
     def __init__(self, stream: SocketStream) -> None:
+        self._stream: Final = stream
         self._socket: Final[socket.socket] = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no Django
+        self._reader: Final = Reader(self._socket.fileno(), lambda: self._socket.recv(CHUNK_BYTES))
         self._sending: Final = anyio.Lock(fast_acquire=True)
 
-    async def receive(self, max_bytes: int = 65_536) -> bytes:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._reader.close()
+        await self._stream.aclose()
+
+    async def receive(self) -> bytes:
         """Return some bytes. Raises `anyio.EndOfStream` at the end, and `OSError`."""
-        while True:
-            # waits first: a peer that never pauses must not keep everybody else from running
-            await anyio.wait_readable(self._socket)
-            try:
-                data = self._socket.recv(max_bytes)
-            except BlockingIOError:
-                continue
-            if not data:
-                raise anyio.EndOfStream
-            return data
+        data = await self._reader.receive()
+        if not data:
+            raise anyio.EndOfStream
+        return data
 
     async def send(self, data: bytes, *, stall_s: float = math.inf) -> None:
         """Write all of it, behind what others write. Raises `OSError`.

@@ -22,7 +22,7 @@ class LineTooLong(ValueError):
 class Source(Protocol):
     """Where bytes come from."""
 
-    async def receive(self, max_bytes: int = ...) -> bytes:
+    async def receive(self) -> bytes:
         """Return some bytes. Raises `anyio.EndOfStream` at the end."""
         ...
 
@@ -48,7 +48,7 @@ class Lines:
             if len(self._buffer) > self.bytes_max:
                 raise LineTooLong(self.bytes_max)
             try:
-                self._buffer += await source.receive(65_536)
+                self._buffer += await source.receive()
             except anyio.EndOfStream:
                 return None
 
@@ -60,7 +60,7 @@ class Lines:
             tail = (tail + self._buffer)[-HEAD_BYTES:]
             self._buffer.clear()
             try:
-                self._buffer += await source.receive(65_536)
+                self._buffer += await source.receive()
             except anyio.EndOfStream:
                 return head + tail
         tail = (tail + self._buffer[:end])[-HEAD_BYTES:]

@@ -272,8 +272,8 @@ class Relay:
         failures = 0
         while True:
             try:
-                async with await anyio.connect_unix(self._settings.socket) as stream:
-                    connection = Connection(stream)
+                stream = await anyio.connect_unix(self._settings.socket)
+                async with Connection(stream) as connection:
                     lines, journal_id = await self._greet(connection)
                     failures = 0
                     await self._serve(connection, lines, journal_id)

@@ -1,6 +1,6 @@
 """The agent's end of the relay: its standard input and output, be they pipes, sockets, files or a terminal.
 
-Part of `driver.gateway`; imports anyio alone.
+Part of `driver.gateway`; imports anyio and `driver.reading` alone.
 """
 
 import os
@@ -9,6 +9,10 @@ from typing import Final
 
 import anyio
 
+from driver.reading import Reader
+
+CHUNK_BYTES: Final = 65_536
+"""What is read at once."""
 PIECE: Final = 4_096
 """What a pipe that is writable takes at once without blocking (PIPE_BUF of pipe(7))."""
 
@@ -17,21 +21,16 @@ class Input:
     """Bytes from a file descriptor."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._waits = _may_wait(fd)
+        self._reader: Final = Reader(fd, lambda: os.read(fd, CHUNK_BYTES))
+        if not _may_wait(fd):
+            self._reader.end()
 
-    async def receive(self, max_bytes: int = 65_536) -> bytes:
+    async def receive(self) -> bytes:
         """Return some bytes. Raises `anyio.EndOfStream` at the end."""
-        while True:
-            if self._waits:
-                await anyio.wait_readable(self._fd)
-            try:
-                data = os.read(self._fd, max_bytes)
-            except BlockingIOError:
-                continue  # some clients make their pipes so, and somebody else has read it
-            if not data:
-                raise anyio.EndOfStream
-            return data
+        data = await self._reader.receive()
+        if not data:
+            raise anyio.EndOfStream
+        return data
 
 
 class Output:

@@ -1,7 +1,7 @@
 """A server's process: started with a scrubbed environment, ended with everything that it started.
 
-Part of `driver.providers.mcp`; imports its `settings`, `driver.providers.environment`, and `driver.core` for
-what a log must not show. Nothing here knows what goes through the pipes.
+Part of `driver.providers.mcp`; imports its `settings`, `driver.providers.environment`, `driver.reading`, and
+`driver.core` for what a log must not show. Nothing here knows what goes through the pipes.
 
     SpawnFailed    the server could not be started: nothing of any call left
 
@@ -35,6 +35,7 @@ from driver.core.scrubbing import WHOLE_MIN, Scrubber
 from driver.providers.environment import environment
 from driver.providers.mcp.settings import StdioServer
 from driver.providers.value_files import ValueFileUnusable
+from driver.reading import Reader
 
 POLITE_EXIT_S: Final = 2.0
 """From the end of its stdin until SIGTERM goes to its group."""
@@ -86,7 +87,7 @@ class Child:
         self._stdin: int | None
         self._stdin, self._stdout, self._stderr = pipes
         self._told = told
-        self._waiting = anyio.CancelScope()
+        self._output = Reader(self._stdout, lambda: os.read(self._stdout, CHUNK_BYTES))
 
     @classmethod
     async def start(cls, provider: str, server: StdioServer) -> Self:
@@ -156,20 +157,12 @@ class Child:
         It ends with the server, too, once all that it wrote was read: what it started and left behind may
         hold the pipe open for ever. `watch` must run beside this.
         """
-        while True:
-            try:
-                return os.read(self._stdout, CHUNK_BYTES)
-            except BlockingIOError:
-                if self.exit_status is not None:
-                    return b""
-                with self._waiting:
-                    await anyio.wait_readable(self._stdout)
-                self._waiting = anyio.CancelScope()
+        return await self._output.receive()
 
     async def watch(self) -> None:
         """Wait for the server's exit, and let `receive` look whether there is anything left to read."""
         await self._process.wait()
-        self._waiting.cancel()
+        self._output.end()
 
     async def log_stderr(self) -> None:
         """Drain stderr to its end, so that the server does not wait for us; lines are debug events, cut.
@@ -195,6 +188,7 @@ class Child:
 
         Nobody else may be reading its pipes any more. A cancelled caller waits for it all the same.
         """
+        self._output.close()
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as draining:
                 draining.start_soon(_discard, self._stdout)

@@ -194,7 +194,6 @@ class StdioWire:
                 for line in self._lines.feed(chunk):
                     self._route(line)
                     await self._pace.said(len(line))
-                await anyio.lowlevel.checkpoint()
         except LineTooLong as error:
             self._end(Silence(cause="protocol_error", message=f"the server sent {error}"))
             return

@@ -21,10 +21,10 @@ async def pair() -> AsyncGenerator[tuple[Connection, UNIXSocketStream]]:
     """Return both ends."""
     ours, theirs = socket.socketpair()
     async with (
-        await UNIXSocketStream.from_socket(ours) as near,
+        Connection(await UNIXSocketStream.from_socket(ours)) as connection,
         await UNIXSocketStream.from_socket(theirs) as far,
     ):
-        yield Connection(near), far
+        yield connection, far
 
 
 async def test_messages_are_whole_however_many_are_sent_at_once() -> None:
