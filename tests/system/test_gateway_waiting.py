@@ -18,9 +18,11 @@ GATEWAY: Final[dict[str, Any]] = {"gateway": {}}
 CROWDED: Final[dict[str, Any]] = {
     **GATEWAY,
     "driver": {"max_inflight": 1},
-    "providers__counter__tools__count": {"execution_s": 0.3},
+    "providers__counter__tools__count": {"execution_s": 1.5},
 }
-"""One call at a time, and one that is to be over soon."""
+"""One call at a time, and one that is to be over soon: on no machine in less than its server may need."""
+SLOW_S: Final = 3.0
+"""What an execution may take that is waited for and must succeed."""
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -60,7 +62,7 @@ async def test_a_decision_that_takes_longer_than_the_call_may_is_still_waited_fo
     tables: dict[str, Any] = {
         "gateway": {},
         "driver": {"allow_self_approval": True},
-        "providers__counter__tools__count": {"approval": "required", "execution_s": 0.3},
+        "providers__counter__tools__count": {"approval": "required", "execution_s": SLOW_S},
     }
     async with sandbox(zygote, None, **tables) as made:
         await made.start(patch="impatient").ready()
@@ -68,7 +70,7 @@ async def test_a_decision_that_takes_longer_than_the_call_may_is_still_waited_fo
         async with agent(made) as one, anyio.create_task_group() as tasks:
             tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
             operation = await waiting(made)
-            await anyio.sleep(1)  # longer than the call may take, and its answer is waited for
+            await anyio.sleep(SLOW_S + 1)  # longer than the call may take, and its answer is waited for
             status, _ = await made.post(f"/v1/operations/{operation}/approve", {"decision": "grant"})
             assert status == 202
         assert [told.outcome for told in found] == ["succeeded"]
@@ -153,9 +155,8 @@ async def test_an_agent_can_have_its_provider_looked_at(zygote: Zygote) -> None:
     async with sandbox(zygote, None) as made:
         looking_at_the_ledger(made, visible_after_s=3_600)
         tables = {name.replace(".", "__"): keys for name, keys in made.tables.items()}
-        slowly = {"argv": ["sh", "-c", 'echo "$1" >> book; sleep 3600', "sh", "=key"], "execution_s": 1}
-        made.configure(**{**tables, "providers__desk__tools__act": slowly, "gateway": {}})
-        await made.start().ready()
+        made.configure(**{**tables, "gateway": {}})
+        await made.start(EFFECTD_FAULT_AFTER_EFFECT="desk/act").ready()
         async with agent(made) as one:
             told = await one.call("desk__act")
             looked = await one.call("effectd__probe", operation_id=told.operation_id)
