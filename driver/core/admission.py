@@ -83,7 +83,8 @@ class AdmissionFacts:
 
     Those with a default are looked at for a `tool.call` only: `asks` (a person has to approve it), `write`
     and `identical` come from its contract, `unapproved` operations wait for a person already, `twins` are its
-    writes with the same arguments in this run and in those that it resumes.
+    writes with the same arguments in this run and in those that it resumes. `runs_max`: it resumes more
+    runs than this, and the rest were not looked at.
     """
 
     journal_id: JournalId
@@ -106,6 +107,7 @@ class AdmissionFacts:
     run_unsettled: int = 0
     run_unsettled_max: int = 1
     unknown_resumes: tuple[RunId, ...] = ()
+    runs_max: int | None = None
     twins: tuple[Twin, ...] = ()
 
 
@@ -270,12 +272,26 @@ def _judge_twins(data: ToolCallData, facts: AdmissionFacts) -> RefuseFinally | N
     if not facts.write or facts.identical == "allow":
         return None
     if facts.identical == "once-per-run":
-        return _refuse_twin(((_once_per_run(twin), twin) for twin in facts.twins), hint="")
+        found = _refuse_twin(((_once_per_run(twin), twin) for twin in facts.twins), hint="")
+        return found or _judge_length(facts)
     if data.repeat:
         return None
-    return _refuse_twin(
+    found = _refuse_twin(
         (("lookalike_unsettled" if twin.guards else None, twin) for twin in facts.twins),
         hint="; if a second one is meant, send it under a new command_id with 'repeat': true",
+    )
+    return found or _judge_length(facts)
+
+
+def _judge_length(facts: AdmissionFacts) -> RefuseFinally | None:
+    """A write like it may stand in a run that nobody looked at."""
+    if facts.runs_max is None:
+        return None
+    return RefuseFinally(
+        "invalid",
+        f"the run continues more than {facts.runs_max:,} runs, through those that they resume, which is more "
+        "than are looked through for an equal write: settle what is open in the earliest, and start a run "
+        "that resumes only those that have something open",
     )
 
 

@@ -8,6 +8,7 @@ wants it any more cancels it, and only where nobody else waits.
 """
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from driver.gateway.answers import Reading, result_of
 from driver.gateway.asking import Asked, before, decision_about, frame_of, of_record, outcome_of
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
-from driver.gateway.predecessors import left_open
+from driver.gateway.predecessors import Predecessors
 from driver.gateway.runs import Claims, Speaker
 from driver.gateway.sources import Sources
 from driver.gateway.twins import DELIVERED, UNHEARD, Deliveries, attached, tells, undelivered
@@ -55,6 +56,8 @@ UNDELIVERED: Final = "answer_undelivered"
 """Why an equal call is refused whose answer nobody has heard."""
 TOLD: Final = frozenset({OperationSucceeded.KIND, OperationFailed.KIND})
 """Ends that an agent would call again after, had it not heard of them."""
+UNDELIVERED_MAX: Final = 1_024
+"""Answers that a stop waits for, for somebody to say that he has them: the newest."""
 CREW_MAX: Final = 64
 """Tasks that are kept for calls to come: more begin at once only in a crowd."""
 
@@ -122,8 +125,9 @@ class Calls:
         """The providers that answer as MCP has it."""
         waits.on_end = self._remember
         self._deliveries = Deliveries()
-        self._undelivered: set[CommandId] = set()
-        """Calls that are over, and whose askers do not have their answers yet."""
+        self._predecessors = Predecessors(sources.journal, self._deliveries)
+        self._undelivered: OrderedDict[CommandId, RunId] = OrderedDict()
+        """Calls that are over, and whose askers do not have their answers yet, the newest last."""
         self._emptied = anyio.Event()
         self.claims = Claims()
         self.tally = Tally()
@@ -155,10 +159,30 @@ class Calls:
         """Return which journal this is."""
         return await self._sources.journal.read(lambda view: view.journal_id)
 
-    async def predecessors(self, place: str) -> tuple[RunId, ...]:
-        """Return the runs that were begun from a place, and that one from there continues."""
-        find = partial(left_open, place=place, taken=self.claims.holds, delivered=self._deliveries)
-        return await self._sources.journal.read(find)
+    async def predecessors(
+        self, prefix: str, taken: Callable[[RunId], bool] | None = None
+    ) -> tuple[RunId, ...]:
+        """Return the runs that one continues whose name begins with `prefix`, as theirs do.
+
+        `taken` says of which somebody speaks; without it those that are claimed. Raises `TooManyOpen`.
+        """
+        return await self._predecessors.left_open(prefix, taken or self.claims.holds)
+
+    def leave(self, speaker: Speaker) -> None:
+        """Give back the run that was claimed for a connection, which has ended.
+
+        Nobody is there any more to say that he has the answers: no stop waits for them.
+        """
+        self.claims.give(speaker)
+        if not self.claims.holds(speaker.run_id):
+            for command_id in [one for one, run_id in self._undelivered.items() if run_id == speaker.run_id]:
+                self.let_go(command_id)
+
+    def let_go(self, command_id: CommandId) -> None:
+        """Wait for nobody to say that he has the answer of a call."""
+        self._undelivered.pop(command_id, None)
+        if not self._undelivered:
+            self._emptied.set()
 
     def delivered(self, given: Delivered) -> None:
         """Note, lazily, that the agent has an answer: an equal call is a new one from then on.
@@ -166,9 +190,7 @@ class Calls:
         The note may be lost in a crash: an equal call is then refused once.
         """
         command_id = given.command_id
-        self._undelivered.discard(command_id)
-        if not self._undelivered:
-            self._emptied.set()
+        self.let_go(command_id)
         if not self._deliveries.heard(command_id, given.run_id, given.digest):
             return
         try:
@@ -188,6 +210,7 @@ class Calls:
         if self._sources.contract(call.tool).identical == "allow":
             return
         self._deliveries.take_back(call, digest or call.args_digest)
+        self._predecessors.forget(call.run_id)
         await self._sources.journal.transact(lambda tx: tx.note_delivery(command_id, UNHEARD))
 
     async def flush(self) -> None:
@@ -258,7 +281,9 @@ class Calls:
         """Have an equal write refused until somebody has heard the answer of this one."""
         contract, outcome = self._sources.contract(wait.tool), wait.outcome
         if wait.askers and isinstance(outcome, Ended) and outcome.taken:
-            self._undelivered.add(wait.command_id)
+            self._undelivered[wait.command_id] = wait.run_id
+            while len(self._undelivered) > UNDELIVERED_MAX:
+                self._undelivered.popitem(last=False)
         told = isinstance(outcome, Ended) and outcome.kind in TOLD and outcome.data.get("effect") != "none"
         if told and contract.write and contract.identical != "allow":
             self._deliveries.answered(wait.run_id, wait.digest, wait.command_id, wait.operation_id)
@@ -271,22 +296,19 @@ class Calls:
         if self._deliveries.knows(speaker.run_id) and not speaker.resumes and asked.asked_at is None:
             twin = self._deliveries.unheard(speaker.run_id, wait.digest)
             return None if twin is None else Alike(code=UNDELIVERED, twin=twin, undelivered=True)
-        runs = (speaker.run_id, *speaker.resumes)
         digests = self._digests(wait.digest, asked, contract)
-        found, is_new = await self._sources.journal.read(lambda view: self._look(view, asked, runs, digests))
+        found, is_new = await self._sources.journal.read(lambda view: self._look(view, asked, digests))
         if is_new:
             self._deliveries.begin(speaker.run_id)
         return found
 
-    def _look(
-        self, view: View, asked: Asked, runs: tuple[RunId, ...], digests: tuple[Digest, ...]
-    ) -> tuple[Outcome | None, bool]:
+    def _look(self, view: View, asked: Asked, digests: tuple[Digest, ...]) -> tuple[Outcome | None, bool]:
         """Return what stands for the call, and whether its run is a new one. In the journal's thread."""
         if view.run(asked.speaker.run_id) is None and not asked.speaker.resumes:
             return None, True
         if view.command(asked.command_id) is not None or view.tombstone(asked.command_id) is not None:
             return None, False  # it was taken in another life of the daemon, and is answered from there
-        everywhere = tuple(dict.fromkeys((*runs, *view.resumed(asked.speaker.run_id))))
+        everywhere = view.continued(asked.speaker.run_id, asked.speaker.resumes)
         if asked.asked_at is not None:
             earlier = attached(view, (asked.speaker.run_id,), digests, asked.asked_at)
             if earlier is not None:

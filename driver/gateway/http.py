@@ -40,6 +40,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn import Config
 
+from driver.core.commands import RESUMES_MAX
 from driver.core.identity import is_id
 from driver.embedded import EmbeddedServer
 from driver.gateway.calls import Calls, Delivered
@@ -49,7 +50,7 @@ from driver.gateway.front import Context, Front
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.patience import Patience
 from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection
-from driver.gateway.sockets import ALIASES_MAX, RESUMES_MAX
+from driver.gateway.sockets import ALIASES_MAX
 from driver.gateway.wire import LINE_BYTES_MAX
 
 PATH: Final = "/mcp"
