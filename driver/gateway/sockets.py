@@ -23,6 +23,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
+from driver.core.commands import RESUMES_MAX
 from driver.core.identity import is_id
 from driver.gateway import wire
 from driver.gateway.answers import too_long
@@ -32,7 +33,7 @@ from driver.gateway.connection import Connection
 from driver.gateway.front import Front
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.lines import Lines, LineTooLong
-from driver.gateway.predecessors import is_place
+from driver.gateway.predecessors import TooManyOpen, is_place
 from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection
 from driver.gateway.runs import Speaker
 from driver.gateway.wire import (
@@ -48,7 +49,6 @@ from driver.gateway.wire import (
 from driver.providers.outbound import Lent, Outbound
 from store.records import CommandId, RunId
 
-RESUMES_MAX: Final = 64
 ALIASES_MAX: Final = 2_048
 """Answers of which a relay may still say that they were delivered, or that they were not after all."""
 RETRY_S: Final = 0.5
@@ -110,9 +110,17 @@ class Sockets:
             ready: Message = {"effectd": "gateway", "version": VERSION}
             ready["journal_id"] = await self._calls.journal_id()
             if greeting.place is not None:
-                left = await self._calls.predecessors(greeting.place)
-                left = left[: RESUMES_MAX - len(greeting.resumes)]
+                try:
+                    left = await self._calls.predecessors(wire.run_prefix(greeting.place))
+                except TooManyOpen as error:
+                    await _refuse(connection, "run", str(error))
+                    return None
+                left = tuple(run for run in left if run not in greeting.resumes)
                 greeting = replace(greeting, resumes=(*greeting.resumes, *left))
+                if len(greeting.resumes) > RESUMES_MAX:
+                    message = f"with {len(left)} that were left open here more than {RESUMES_MAX} are resumed"
+                    await _refuse(connection, "run", message)
+                    return None
                 ready["resumes"] = list(left)
             await connection.send(line(ready))
             return _speaker(greeting, uid)
@@ -155,7 +163,7 @@ class Sockets:
         finally:
             self._calls.tally.connections -= 1
             if claimed:
-                self._calls.claims.give(speaker)
+                self._calls.leave(speaker)
             self._front.forget(session.key)
             log.info("gateway_disconnected", run_id=speaker.run_id)
 
