@@ -17,6 +17,8 @@ from store.records import JsonObject, OperationId
 pytestmark = pytest.mark.anyio
 
 PATIENCE_S = 60
+BOUNDS_S = (1.0, 5.0, 30.0)
+"""The next one where a program was not there yet when it was killed, on a busy machine."""
 
 
 def settings(folder: Path, *evidence: str, cwd: str | None = None) -> CommandSettings:
@@ -94,16 +96,22 @@ async def test_one_that_hangs_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call waits for its reading command no longer than the bound."""
-    monkeypatch.setattr("driver.providers.command.looking.LOOK_S", 2.0)
     pids = tmp_path / "pids"
+    pids.touch()
     code = (
         "import os, subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-I', '-S', '-c', 'import time; time.sleep(600)'])\n"
         f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
         "time.sleep(600)"
     )
-    assert await look(settings(tmp_path, *python(code)), calling()) is None
-    for pid in map(int, (await anyio.Path(pids).read_text()).split()):
+    found: list[str] = []
+    for bound_s in BOUNDS_S:
+        monkeypatch.setattr("driver.providers.command.looking.LOOK_S", bound_s)
+        assert await look(settings(tmp_path, *python(code)), calling()) is None
+        if found := (await anyio.Path(pids).read_text()).split():
+            break
+    assert len(found) == 2
+    for pid in map(int, found):
         await _end_of(pid)
 
 
