@@ -95,6 +95,11 @@ class Dispatcher:
         self._changed = anyio.Event()
 
     @property
+    def runs(self) -> bool:
+        """Whether anything can be handed to it: not before it has begun, nor once the daemon ends."""
+        return self._tasks is not None
+
+    @property
     def depth(self) -> int:
         """How many accepted operations hold no slot."""
         return self._queue.depth

@@ -88,12 +88,15 @@ class Errands:
         Cancelling leaves the errands open in the journal.
         """
         self._carriers = carriers
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            self._waiting.extend(await self._left_open())
-            self.pump()
-            task_status.started()
-            await anyio.sleep_forever()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                self._waiting.extend(await self._left_open())
+                self.pump()
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            self._tasks = None
 
     def take(self, errand: Errand) -> None:
         """Carry out a command that was accepted durably."""

@@ -19,6 +19,7 @@ from driver.core.signals import FenceReason
 from driver.core.unfencing import StillFenced, Unfenced, Unfencing
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.posture import Posture
+from driver.engine.seen_through import seen_through
 from store.events import Draft, DriverFenced, DriverUnfenced
 from store.journal import Journal
 from store.marks import SUPERSEDED, TOLD
@@ -80,22 +81,27 @@ class Fences:
         """Stop acting, durably: returns once the fence is fsynced. What runs goes on, and is recorded.
 
         A fence that stands stays, unless it was for a restored backup that turns out to be something worse; a
-        takeover is remembered beside it.
+        takeover is remembered beside it. Cancelled, it ends no sooner.
         """
         log.error("fenced", reason=reason, detail=detail)
 
-        def raise_in(tx: Transaction) -> None:
+        def raise_in(tx: Transaction) -> Fence | None:
             _raise(tx, reason, detail)
+            # from here on, not from the fsync on: a unit of the same commit must begin nothing more
             self._posture.fence = tx.fence
+            return tx.fence
 
-        await self._journal.transact(raise_in)
+        fence = await seen_through(self._journal.transact(raise_in))
+        # once more: whoever has lifted an earlier fence in the same commit may have cleared it meanwhile
+        self._posture.fence = fence
         self._dispatcher.fenced()
 
     async def lift(self, *, accept_rollback: bool, actor: str) -> Unfencing:
         """Let the daemon act again, durably, where that is what the fence's reason asks for.
 
         After a rollback (`accept_rollback`) or a restored backup that is in another history, which begins in
-        the same unit. Nothing is dispatched before the plane has confirmed the history anew.
+        the same unit. Nothing is dispatched before the plane has confirmed the history anew. Cancelled, it
+        ends no sooner.
         """
         if not self._posture.ready:
             return _STARTING
@@ -113,7 +119,7 @@ class Fences:
         await self._lift(lambda tx: _agree(tx, new_id), PLANE)
 
     async def _lift(self, unit: Callable[[Transaction], _Lifted | StillFenced], actor: str) -> Unfencing:
-        found = await self._journal.transact(unit)
+        found = await seen_through(self._journal.transact(unit))
         if isinstance(found, StillFenced):
             return found
         result = found.result

@@ -35,6 +35,7 @@ from driver.engine.erasing import leaves_nothing
 from driver.engine.errands import Errand, Errands
 from driver.engine.offers import Offer, Offers
 from driver.engine.queue import Waiting
+from driver.engine.seen_through import seen_through
 from driver.engine.surroundings import Surroundings
 from driver.engine.withheld import Fingerprints
 from store.events import (
@@ -55,7 +56,7 @@ from store.records import (
 )
 from store.transaction import Transaction
 from store.values import light
-from store.view import View
+from store.view import RESUMED_MAX, View
 
 log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
@@ -118,24 +119,24 @@ class Intake:
     ) -> Sequence[Answer]:
         """Return the answer to each delivery, in order, once whatever it changed is fsynced.
 
-        Cancelled, it may leave the batch accepted or not; what was accepted then waits in the journal for
-        the next start, as after a crash.
+        Cancelled, it ends no sooner, and what follows from the batch is done: what was accepted must not wait
+        for the next start because whoever handed it in has gone.
         """
         self._traces.arrived(frames)
         offers = [self._offers.read(frame) for frame in frames]
         slots = self._take_slots(sum(offer.ready for offer in offers))
         started = 0
         try:
-            taken = await self._journal.transact(lambda tx: self._take_all(tx, offers, origin, slots))
+            taken = await seen_through(
+                self._journal.transact(lambda tx: self._take_all(tx, offers, origin, slots))
+            )
             self._boundary("intake.committed")
             started = sum(item.start is not None for item in taken)
         finally:
             self._traces.answered(frames)
             self._dispatcher.slots.give(slots - started)
-        for item in taken:
-            self._follow(item)
-        self._dispatcher.pump()
-        self._tell_of_room(taken)
+        if self._dispatcher.runs:
+            self._follow_all(taken)
         return [item.answer for item in taken]
 
     def _tell_of_room(self, taken: Sequence[_Taken]) -> None:
@@ -279,7 +280,7 @@ class Intake:
         ):
             return self._plain_facts(tx, known, load)
         run = tx.run(offer.run_id)
-        runs = (offer.run_id, *data.resumes, *tx.resumed(offer.run_id))
+        runs = tx.continued(offer.run_id, data.resumes)
         assert offer.args_digest is not None, "a call has arguments"
         alike = self._fingerprints.alike(tx, data, offer.contract, offer.args_digest)
         return AdmissionFacts(
@@ -300,6 +301,7 @@ class Intake:
             run_unsettled=0 if run is None else run.unsettled,
             run_unsettled_max=self._limits.run_unsettled_max,
             unknown_resumes=tuple(name for name in data.resumes if tx.run(name) is None),
+            runs_max=RESUMED_MAX if len(runs) > RESUMED_MAX + 1 else None,
             twins=tx.twins(runs, *alike) if offer.contract.write else (),
         )
 
@@ -319,6 +321,12 @@ class Intake:
         )
 
     # ------------------------------------------------------------ after the fsync
+
+    def _follow_all(self, taken: Sequence[_Taken]) -> None:
+        for item in taken:
+            self._follow(item)
+        self._dispatcher.pump()
+        self._tell_of_room(taken)
 
     def _follow(self, item: _Taken) -> None:
         if item.start is not None:
