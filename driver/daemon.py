@@ -259,6 +259,7 @@ class Daemon:
         tasks.start_soon(prune, self.journal, assembly.retention(self._config))
         if self._gateway is not None:
             await tasks.start(self._serve_gateway, self._gateway)
+        gc.freeze()  # and so does what the configuration had loaded, as in `main`
         log.info(
             "ready",
             waiting=len(recovered.waiting),
