@@ -65,6 +65,11 @@ class Stage:
             traceparent=traceparent,
         )
 
+    async def connect(self) -> None:
+        """Have the server started, which would cost the first call some of its time."""
+        assert self.provider is not None
+        assert await self.provider.prepare(self.call("act")) is None
+
     async def dispatch(self, call: ToolCall) -> Report:
         """Dispatch `call`; its phases are in `phases` afterwards."""
         assert self.provider is not None

@@ -71,6 +71,7 @@ async def test_an_answer_beyond_the_late_window_is_dropped(tmp_path: Path) -> No
     ledger = tmp_path / "ledger"
     gate = tmp_path / "gate"
     async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=0.1) as stage:
+        await stage.connect()
         call = stage.call("act", {"mode": "late", "until": str(gate)}, timeout_s=DEADLINE_S)
         assert isinstance(await stage.dispatch(call), Silence)
         assert isinstance(stage.provider, Listening)
@@ -84,6 +85,7 @@ async def test_the_peer_is_told_when_nobody_listens_any_more(tmp_path: Path) -> 
     """A server that is told drops its answer or stops halfway: told at the deadline, it could not be late."""
     ledger = tmp_path / "ledger"
     async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=LISTENED_S) as stage:
+        await stage.connect()
         began = anyio.current_time()
         await stage.act("silent", timeout_s=DEADLINE_S)
         await told(stage)

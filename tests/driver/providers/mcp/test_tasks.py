@@ -79,6 +79,7 @@ async def test_a_task_that_never_ends_keeps_its_handle(tmp_path: Path) -> None:
     """Beyond `late_result_s` nobody asks any more, and the server goes on with it, and with us."""
     ledger = tmp_path / "ledger"
     async with staged(stdio("hostile_mcp.py", ledger), ledger, late_result_s=0.1) as stage:
+        await stage.connect()
         never = str(tmp_path / "never")
         call = stage.call("act", {"mode": "task", "until": never}, timeout_s=PATIENT_S)
         assert await stage.dispatch(call) == TaskPending(handle=HANDLE)
