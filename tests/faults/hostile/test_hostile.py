@@ -99,9 +99,14 @@ def test_parsers_and_sessions_hold_for_a_while() -> None:
 
 def test_a_parser_that_takes_duplicates_owes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control of the lane: whatever such a parser takes a text for is told, and never raised."""
+
+    def twice(seed: int, number: int) -> str:
+        del seed, number
+        return '{"type":"command","type":"command","command_id":"c"}'
+
     strictjson = import_module("driver.core.strictjson")
     monkeypatch.setattr(strictjson, "_DECODER", JSONDecoder())
-    monkeypatch.setattr(parsers, "word", lambda *_: '{"type":"command","type":"command","command_id":"c"}')
+    monkeypatch.setattr(parsers, "word", twice)
     assert parsers.frame(Balance(), 1, 0) == "an answer is owed to nobody"
 
 
