@@ -159,14 +159,12 @@ class Calls:
         """Return which journal this is."""
         return await self._sources.journal.read(lambda view: view.journal_id)
 
-    async def predecessors(
-        self, prefix: str, taken: Callable[[RunId], bool] | None = None
-    ) -> tuple[RunId, ...]:
+    async def predecessors(self, prefix: str, taken: Callable[[RunId], bool]) -> tuple[RunId, ...]:
         """Return the runs that one continues whose name begins with `prefix`, as theirs do.
 
-        `taken` says of which somebody speaks; without it those that are claimed. Raises `TooManyOpen`.
+        `taken` says for which somebody speaks. Raises `TooManyOpen`.
         """
-        return await self._predecessors.left_open(prefix, taken or self.claims.holds)
+        return await self._predecessors.left_open(prefix, taken)
 
     def leave(self, speaker: Speaker) -> None:
         """Give back the run that was claimed for a connection, which has ended.

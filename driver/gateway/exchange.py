@@ -1,6 +1,6 @@
 """One request over HTTP: who asks, and whether the answer was heard.
 
-Part of `driver.gateway`; imports starlette and its siblings.
+Part of `driver.gateway`; imports starlette, the SDK's names of versions and its siblings.
 
 **When an answer counts as heard.** When the kernel has the last byte of it, and the client had not hung up by
 then, nor taken its question back. It is the JSON-RPC response that has to be out, not the end of the stream
@@ -8,19 +8,21 @@ that it stands in: clients hang up once they have what they wanted. Nobody can k
 program read what its kernel holds.
 """
 
-import hashlib
 import json
+import re
 from collections.abc import Callable
 from typing import Final
 
 import anyio
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Message, Send
 
-from driver.core.identity import is_id
 from driver.gateway.calls import Delivered
 from driver.gateway.patience import CONNECTION, Patience
 from driver.gateway.runs import Speaker
+from driver.gateway.sessions import Sessions, client_digest, run_of
 from store.records import CommandId, RunId
 
 RUN: Final = "effectd-run"
@@ -29,28 +31,42 @@ SESSION: Final = "mcp-session-id"
 HEAD_BYTES: Final = 512
 """Within these the JSON of a part of an answer begins: an event of a stream has something before it."""
 
+_VERSION: Final = re.compile(r"/[^\s;()]*")
+"""In what a client calls itself: it may have another one after its next start."""
+
 
 class Exchange:
     """One request over HTTP. Implements `driver.gateway.turns.Turn`; `send` stands for ASGI's.
 
-    `delivered` is told of what was heard.
+    `delivered` is told of what was heard, and `let_go` of what nobody will hear any more.
     """
 
     def __init__(
-        self, request: Request, uid: int, delivered: Callable[[Delivered], None], stall_s: float, send: Send
+        self,
+        request: Request,
+        *,
+        uid: int,
+        sessions: Sessions,
+        delivered: Callable[[Delivered], None],
+        let_go: Callable[[CommandId], None],
+        stall_s: float,
+        send: Send,
     ) -> None:
         connection = request.scope[CONNECTION]
         assert isinstance(connection, Patience)
         self._connection = connection
         self._request = request
         self._uid = uid
+        self._sessions = sessions
         self._delivered = delivered
+        self._let_go = let_go
         self._stall_s = stall_s
         self._send = send
         self._heads: tuple[bytes, ...] = ()
         """What the response begins with, as either of the SDK's transports writes it."""
         self._about: Delivered | None = None
         self._given_up = False
+        self._over = False
         self.heard: Delivered | None = None
         """The call whose answer was heard."""
 
@@ -64,27 +80,21 @@ class Exchange:
         """See `Turn.key`."""
         return f"http:{self._request.headers.get(SESSION, '')}"
 
-    @property
-    def speaker(self) -> Speaker:
-        """See `Turn.speaker`."""
+    async def introduced(self) -> Speaker:
+        """See `Turn.introduced`."""
         headers = self._request.headers
-        session = headers.get(SESSION)
-        # in the era that has no sessions this is whatever the client likes, and no part of a run's name
-        own = session if session is not None and is_id(f"http-{session}") else self._client
+        client = _VERSION.sub("", headers.get("user-agent", ""))
         resumes = tuple(map(RunId, listed(headers.get(RESUMES, ""))))
-        return Speaker(
-            holder=f"http:{own}",
-            run_id=RunId(headers.get(RUN) or f"http-{own}"),
-            resumes=resumes,
-            uid=self._uid,
-            relayed=False,
-        )
-
-    @property
-    def _client(self) -> str:
-        """Names a client that has no session, the same after any restart: by what it calls itself."""
-        agent = self._request.headers.get("user-agent", "")
-        return hashlib.sha256(agent.encode()).hexdigest()[:16]
+        session = session_of(headers)
+        own = client_digest(client)[:16] if session is None else session
+        if named := headers.get(RUN):
+            run_id = RunId(named)
+        elif session is None:
+            run_id = RunId(f"http-{own}")
+        else:
+            run_id = run_of(session, client)
+            resumes = await self._sessions.continued(session, client, resumes)
+        return Speaker(holder=f"http:{own}", run_id=run_id, resumes=resumes, uid=self._uid, relayed=False)
 
     def asks(self, request_id: str | int) -> None:
         """Take note under which id the response goes out."""
@@ -95,6 +105,14 @@ class Exchange:
         """See `Turn.answers`."""
         del asked
         self._about = about
+        if self._over:
+            self._let_go(about.command_id)
+
+    def end(self) -> None:
+        """Take note that nothing goes out any more: whoever stops waits for nobody to hear this answer."""
+        self._over = True
+        if self._about is not None and self.heard is None:
+            self._let_go(self._about.command_id)
 
     def give_up(self) -> None:
         """Take note that the client wants no answer any more: whatever goes out now, it does not hear."""
@@ -121,6 +139,15 @@ class Exchange:
         body: bytes = message.get("body", b"")
         begins = body[:HEAD_BYTES].find(b"{")
         return begins >= 0 and body.startswith(self._heads, begins)
+
+
+def session_of(headers: Headers) -> str | None:
+    """Return the session that a request is of, where its era has any.
+
+    In the other one it is whatever the client likes, and no part of a run's name.
+    """
+    version = headers.get("mcp-protocol-version")
+    return headers.get(SESSION) if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS else None
 
 
 def listed(text: str) -> list[str]:

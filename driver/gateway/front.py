@@ -47,6 +47,7 @@ from driver.gateway.instructions import INSTRUCTIONS
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.own import DEFINITIONS, OwnTools
 from driver.gateway.passing import Passing
+from driver.gateway.predecessors import TooManyOpen
 from driver.gateway.turns import Turn
 from driver.gateway.wire import ASKED_AT, COMMAND_ID, COMMAND_PREFIX, JOURNAL_ID, NAME
 from driver.gateway.words import quoted
@@ -181,24 +182,28 @@ class Front:
         if not isinstance(name, str) or not isinstance(arguments, dict):
             message = "a call has a name, and its arguments are an object"
             return error(f"invalid_arguments: nothing was executed; {message}.", "invalid_arguments")
-        own = await self._own.answer(name, arguments, turn.speaker)
+        try:
+            speaker = await turn.introduced()
+        except TooManyOpen as found:
+            return error(f"refused: nothing was executed. {found}.", "refused")
+        own = await self._own.answer(name, arguments, speaker)
         if own is not None:
             return own
         tool = await self._catalogue.resolve(name)
         if tool is None:
             return self._unknown(name)
-        decided = await self._approvals.take(params, turn.speaker, client_name(ctx))
-        command_id, asked_at, before = _identity(params, relayed=turn.speaker.relayed)
+        decided = await self._approvals.take(params, speaker, client_name(ctx))
+        command_id, asked_at, before = _identity(params, relayed=speaker.relayed)
         asked = Asked(
             command_id=decided or command_id,
-            speaker=turn.speaker,
+            speaker=speaker,
             tool=str(tool),
             arguments=arguments,
             asked_at=asked_at,
             delivered_to=before,
             traceparent=_traceparent(params),
         )
-        company = Company(ctx, turn.speaker, self._approvals, self._limits)
+        company = Company(ctx, speaker, self._approvals, self._limits)
         given = await self._calls.answer(asked, company, gone=lambda: turn.gone)
         if given.about is not None:
             turn.answers(command_id, given.about)

@@ -2,10 +2,11 @@
 
 Part of `driver.gateway`; imports the SDK's server side, starlette, uvicorn and its siblings.
 
-Whoever calls says for which run with the header `Effectd-Run`; without it the run is the session's, or, in
-the era that has none, that of the client's name. Nobody asks again here when an answer is lost: so it guards
-until it counts as heard (`exchange`). What is posted is read strictly, as on the socket, before the SDK has
-it: its readers take duplicate keys, and numbers that JSON does not have, each in its own way.
+Whoever calls says for which run with the header `Effectd-Run`; without it the run is the session's, which
+continues those of the same client (`sessions`), or, in the era that has none, that of the client's name.
+Nobody asks again here when an answer is lost: so it guards until it counts as heard (`exchange`). What is
+posted is read strictly, as on the socket, before the SDK has it: its readers take duplicate keys, and numbers
+that JSON does not have, each in its own way.
 """
 
 import hmac
@@ -33,7 +34,6 @@ from mcp_types import (
     JSONRPCRequest,
     JSONRPCResponse,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -45,11 +45,12 @@ from driver.core.identity import is_id
 from driver.embedded import EmbeddedServer
 from driver.gateway.calls import Calls, Delivered
 from driver.gateway.errors import AddressUnusable
-from driver.gateway.exchange import RESUMES, RUN, SESSION, Exchange, listed
+from driver.gateway.exchange import RESUMES, RUN, Exchange, listed, session_of
 from driver.gateway.front import Context, Front
 from driver.gateway.limits import GatewayLimits
-from driver.gateway.patience import Patience
+from driver.gateway.patience import CONNECTION, Patience
 from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection
+from driver.gateway.sessions import Sessions
 from driver.gateway.sockets import ALIASES_MAX
 from driver.gateway.wire import LINE_BYTES_MAX
 
@@ -103,6 +104,7 @@ class Http:
         self._security = TransportSecurityMiddleware(security)
         self._app = StreamableHTTPASGIApp(self._manager)
         self._whole = RequestBodyLimitMiddleware(self._read, LINE_BYTES_MAX)
+        self._sessions = Sessions(calls.predecessors)
         self._open: dict[Asked, Exchange] = {}
         """Requests of sessions that are being answered."""
         self._heard: OrderedDict[Asked, Delivered] = OrderedDict()
@@ -140,9 +142,21 @@ class Http:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        exchange = Exchange(Request(scope), self._uid, self._calls.delivered, self._limits.stall_s, send)
+        exchange = Exchange(
+            Request(scope),
+            uid=self._uid,
+            sessions=self._sessions,
+            delivered=self._calls.delivered,
+            let_go=self._calls.let_go,
+            stall_s=self._limits.stall_s,
+            send=send,
+        )
         scope[TURN] = exchange
-        await self._whole(scope, receive, exchange.send)
+        try:
+            with self._sessions.attended(session_of(Headers(scope=scope)), scope[CONNECTION]):
+                await self._whole(scope, receive, exchange.send)
+        finally:
+            exchange.end()
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what is no message; give the SDK what is. `receive` has a whole body at once."""
@@ -159,7 +173,7 @@ class Http:
             await _rejected(body, fault.why, fault.code)(scope, receive, send)
             return
         exchange: Exchange = scope[TURN]
-        session = _session(Headers(scope=scope))
+        session = session_of(Headers(scope=scope))
         if isinstance(message, JSONRPCNotification):
             await self._hear_of(session, message)
         if isinstance(message, JSONRPCRequest):
@@ -249,12 +263,6 @@ def _config(app: Callable[[Scope, Receive, Send], Awaitable[None]], limits: Gate
         limit_concurrency=limits.connections_max,
         timeout_graceful_shutdown=round(limits.drain_s),
     )
-
-
-def _session(headers: Headers) -> str | None:
-    """Return the session that a request is of, where its era has any."""
-    version = headers.get("mcp-protocol-version")
-    return headers.get(SESSION) if version is None or version in HANDSHAKE_PROTOCOL_VERSIONS else None
 
 
 def _rejected(body: bytes, why: str, code: int) -> Response:

@@ -110,8 +110,9 @@ class Sockets:
             ready: Message = {"effectd": "gateway", "version": VERSION}
             ready["journal_id"] = await self._calls.journal_id()
             if greeting.place is not None:
+                prefix = wire.run_prefix(greeting.place)
                 try:
-                    left = await self._calls.predecessors(wire.run_prefix(greeting.place))
+                    left = await self._calls.predecessors(prefix, self._calls.claims.holds)
                 except TooManyOpen as error:
                     await _refuse(connection, "run", str(error))
                     return None
@@ -186,6 +187,10 @@ class Session(Lent):
         self.speaker: Final = speaker
         self.key: Final = f"relay:{speaker.holder}:{id(self)}"
         self.gone = False
+
+    async def introduced(self) -> Speaker:
+        """See `Turn.introduced`: the relay has said it all."""
+        return self.speaker
 
     def answers(self, asked: CommandId, about: Delivered) -> None:
         """See `Turn.answers`."""

@@ -19,13 +19,12 @@ class Turn(Protocol):
         ...
 
     @property
-    def speaker(self) -> Speaker:
-        """Who asks, and for which run."""
-        ...
-
-    @property
     def gone(self) -> bool:
         """Whether nobody is there any more: then nobody has cancelled anything either."""
+        ...
+
+    async def introduced(self) -> Speaker:
+        """Return who asks, for which run, and what that continues. Raises `TooManyOpen`."""
         ...
 
     def answers(self, asked: CommandId, about: Delivered) -> None:

@@ -1,7 +1,7 @@
 """What counts as heard of an answer over HTTP: the result that was asked for, and nothing beside it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pytest
@@ -12,6 +12,7 @@ from starlette.types import Message, Send
 from driver.gateway.calls import Delivered
 from driver.gateway.exchange import Exchange
 from driver.gateway.patience import CONNECTION, Patience
+from driver.gateway.sessions import Sessions
 from store.records import CommandId, Digest, RunId
 from tests.driver.gateway.test_patience import START, serve, sockets
 
@@ -29,23 +30,40 @@ def event(text: str) -> Message:
     return {"type": "http.response.body", "body": body, "more_body": True}
 
 
+async def none_left(prefix: str, taken: Callable[[RunId], bool]) -> tuple[RunId, ...]:
+    """Find no run that was left open."""
+    del prefix, taken
+    return ()
+
+
 async def heard_after(request_id: str | int, parts: Sequence[Message]) -> list[bool]:
     """Return after which part of the answer it counts as heard."""
     found: list[bool] = []
     told: list[Delivered] = []
+    gone: list[CommandId] = []
 
     async def application(connection: Patience, send: Send) -> None:
         request = Request({"type": "http", "headers": [], CONNECTION: connection})
-        exchange = Exchange(request, 0, told.append, 60.0, send)
+        exchange = Exchange(
+            request,
+            uid=0,
+            sessions=Sessions(none_left),
+            delivered=told.append,
+            let_go=gone.append,
+            stall_s=60.0,
+            send=send,
+        )
         exchange.asks(request_id)
         exchange.answers(ABOUT.command_id, ABOUT)
         for part in (START, *parts):
             await exchange.send(part)
             found.append(exchange.heard is not None)
+        exchange.end()
 
     with sockets() as (listener, _client):
         await serve(listener, application)
     assert told == [ABOUT] * found[-1]
+    assert gone == [ABOUT.command_id] * (not found[-1]), "a stop waits for it no longer"
     return found
 
 
