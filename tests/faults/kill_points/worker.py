@@ -70,6 +70,10 @@ class Course:
         firsts = ready.points.in_order(chance)
         return cls(ready, firsts[::-1], cycle(recovery.in_order(chance)))
 
+    def has_kinds_left(self, fired: Counter[str]) -> bool:
+        """Whether there is a kind of place here that must be struck at, and has not been."""
+        return any(not fired[kind_of(blow)] for blow in self.firsts if kind_of(blow) in KINDS)
+
     def next(self, begun: Counter[str], fired: Counter[str]) -> list[Blow]:
         """Return the blows of the next battle: one, and some in the recoveries that follow.
 
@@ -134,12 +138,17 @@ class _Work:
             self.tally.add(await fight(self.zygote, course.ready, blows, strictly=strictly))
 
     def _wanted(self, courses: Sequence[Course]) -> Course | None:
-        """Every other time, return the one fought least of those that have not shown what they are for."""
+        """Every other time, return the one fought least of those that have not shown what they are for.
+
+        That is its states, and the kinds of its places: some are in one scene alone.
+        """
         self.turn += 1
-        behind = [
-            course for course in courses if course.firsts and not self._has_shown(course.ready.scene.reached)
-        ]
+        behind = [course for course in courses if course.firsts and self._is_behind(course)]
         return min(behind, key=lambda course: course.fought) if behind and self.turn % 2 else None
+
+    def _is_behind(self, course: Course) -> bool:
+        has_shown = self._has_shown(course.ready.scene.reached)
+        return not has_shown or course.has_kinds_left(self.tally.fired)
 
     def _has_shown(self, states: Sequence[str]) -> bool:
         return all(self.tally.reached[state] for state in states)
