@@ -22,6 +22,11 @@ A pass goes once over the commands from the oldest on, then over the events that
 over the tombstones whose own time is over, and then hands free pages back to the file system. It forgets
 where it was when the process ends: the next one begins anew, and passes what it cannot prune in pages.
 
+Commands and tombstones stand in the order in which they came, so a pass ends at the first that is young. Two
+things break that order: a clock that was ahead for a while, and a command that another history accepted once
+more, at its old place. A time that is still to come ends no pass; and a **thorough** pass, once an hour, goes
+over all of them.
+
 A step is bounded by time and by bytes (`store.pace`), and begins nothing once either is used up; the smallest
 thing that it does is one command. Long payloads stand in pieces, which later commits remove (`store.pieces`).
 """
@@ -52,6 +57,9 @@ VACUUM_PAGES: Final = 16
 """Pages handed back before a step looks at the clock again: each is moved from the end of the file."""
 SLACK_PAGES: Final = 64
 """Free pages that stay in the file: new events take them first."""
+
+THOROUGH_S: Final = 3_600.0
+"""Between two passes that go behind what is young: they look at every command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +135,9 @@ class Retention:
         self._phases: Final = (self._commands, self._loose, self._loose_of_runs, self._graves, self._vacuum)
         self._phase = 0
         self._after: tuple[int, int] = (0, 0)
+        self._is_thorough = False
+        """Whether the present pass goes over everything."""
+        self._thorough_at_s: float | None = None
         self._forgotten: deque[int] = deque()
         """Runs of which nothing may be left."""
         self._wanted: Wanted | None = None
@@ -158,8 +169,21 @@ class Retention:
             self._after = (0, 0)
             self._phase = (self._phase + 1) % len(self._phases)
             if self._phase == 0:
+                self._plan_next(tx.ledger.pace.clock())
                 return True
         return False
+
+    def _plan_next(self, now_s: float) -> None:
+        self._is_thorough = self._thorough_at_s is not None and now_s >= self._thorough_at_s
+        if self._is_thorough or self._thorough_at_s is None:
+            self._thorough_at_s = now_s + THOROUGH_S
+
+    def _is_in_order(self, tx: Transaction, at: Timestamp) -> bool:
+        """Whether all behind a row that is young by its time are young, too: nobody looks at them then.
+
+        Not where that time is still to come: the clock was ahead. A thorough pass trusts no time.
+        """
+        return at <= timestamp(tx.now) and not self._is_thorough
 
     # ------------------------------------------------------------ phases: each returns whether there is more
 
@@ -167,9 +191,10 @@ class Retention:
         cutoff = timestamp(tx.now - self._settings.retention)
         rows = tx.ledger.execute("commands_to_prune", (self._after[0], LOOKED_AT)).fetchall()
         for row in rows:
-            if row[3] >= cutoff or (row[4] or 0) > tx.acked_seq:
+            is_young = row[3] >= cutoff or (row[4] or 0) > tx.acked_seq
+            if is_young and self._is_in_order(tx, row[3]):
                 return False  # and so are all behind it
-            pruning = self._pruning(tx, row, cutoff)
+            pruning = None if is_young else self._pruning(tx, row, cutoff)
             if pruning is not None:
                 if not tally.has_room(pruning.weight):
                     tally.stop()
@@ -208,14 +233,16 @@ class Retention:
             if tally.spent:
                 return True
         cutoff = timestamp(tx.now - self._settings.tombstones)
-        rows = tx.ledger.execute("oldest_tombstones", (LOOKED_AT,)).fetchall()
+        rows = tx.ledger.execute("oldest_tombstones", (self._after[0], LOOKED_AT)).fetchall()
         for rowid, run, pruned_at in rows:
-            if pruned_at >= cutoff:
+            if pruned_at < cutoff:
+                tx.writing().execute("delete_tombstone", (rowid,))
+                tally.tombstones += 1
+                if run is not None:
+                    self._forgotten.append(run)
+            elif self._is_in_order(tx, pruned_at):
                 return bool(self._forgotten)
-            tx.writing().execute("delete_tombstone", (rowid,))
-            tally.tombstones += 1
-            if run is not None:
-                self._forgotten.append(run)
+            self._after = (rowid, 0)
             if tally.spent:
                 return True
         return bool(self._forgotten) or len(rows) == LOOKED_AT

@@ -114,7 +114,7 @@ WHERE
 ORDER BY id DESC LIMIT :limit;
 
 -- name: oldest_tombstones
-SELECT id, run, pruned_at FROM tombstones WHERE id > 0 ORDER BY id LIMIT ?;
+SELECT id, run, pruned_at FROM tombstones WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: delete_tombstone
 DELETE FROM tombstones WHERE id = ?;

@@ -167,6 +167,58 @@ async def test_what_is_young_stays(opened: Open, clock: Clock) -> None:
         assert await kept(journal) == []
 
 
+async def ahead(journal: Journal, clock: Clock, n: int, days: float) -> None:
+    """Record a call while the clock is that far ahead, and set the clock right again."""
+    clock.now += timedelta(days=days)
+    await journal.transact(recording(accepted(n), not_executed(n)))
+    clock.now -= timedelta(days=days)
+
+
+async def test_a_clock_that_was_ahead_ends_no_pass(opened: Open, clock: Clock) -> None:
+    """What was recorded then stays, and nothing behind it has to wait until that time has come."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), not_executed(1)))
+        await ahead(journal, clock, 2, days=3_650)
+        await journal.transact(recording(accepted(3), not_executed(3)))
+        assert (await aged(journal, clock)).commands == 2
+        assert await kept(journal) == [operation_id(2)]
+        # the tombstones of what was pruned under such a clock hold up no others either
+        clock.now += timedelta(days=3_650)
+        assert (await prune(journal)).commands == 1
+        clock.now -= timedelta(days=3_650)
+        await journal.transact(recording(accepted(4), not_executed(4)))
+        await aged(journal, clock)
+        assert (await aged(journal, clock, days=366)).tombstones == 1
+        assert await journal.read(lambda view: view.tombstone(command_id(2))) is not None
+        assert await is_sound(journal)
+
+
+@pytest.mark.parametrize("cause", ["clock", "rollback"])
+async def test_a_thorough_pass_goes_behind_what_is_young(
+    opened: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, cause: str
+) -> None:
+    """A clock that was ahead, or another history's acceptance: what is old behind that is found."""
+    monkeypatch.setattr("store.retention.THOROUGH_S", 0.0)
+    async with opened() as journal:
+        await ahead(journal, clock, 1, days=20 if cause == "clock" else 0)
+        await journal.transact(recording(accepted(2), not_executed(2)))
+        await acknowledge(journal)
+        clock.now += timedelta(days=31)
+        if cause == "rollback":
+            await journal.transact(lambda tx: begin_history(tx, JournalId("f" * 32)))
+            await journal.transact(recording(accepted(1), not_executed(1)))
+        await journal.transact(recording(driver_started()))
+        retention, passes = Retention(SETTINGS), list[Step]()
+        for _ in range(3):
+            done = Step()
+            while not done.finished:
+                done = done.then(await journal.transact(retention.step))
+            passes.append(done)
+        # the first two end at what is young
+        assert [done.commands for done in passes] == [0, 0, 1]
+        assert await kept(journal) == [operation_id(1)]
+
+
 async def test_a_dead_letter_keeps_its_operation(opened: Open, clock: Clock) -> None:
     """It never reached the plane, and somebody has to look at it."""
     async with opened() as journal:
