@@ -33,6 +33,8 @@ BOUNDARIES: Final = (
     "link.sent",
 )
 """The first commit of a start is the daemon's own news."""
+HURRIED_S: Final = 2.0
+"""What a call is not answered within, on purpose: time for its first byte on a slow machine, too."""
 UNDO: Final[Mapping[str, Any]] = {
     "providers__counter__tools__count__compensate": {"tool": "slow"},
     "providers__counter__tools__count__compensate__arguments": {"seconds": 0.01, "label": "=key"},
@@ -163,7 +165,7 @@ async def test_without_the_look_at_what_may_land_an_effect_happens_twice(zygote:
     """Control of I2: a call that was given up, and is retried while it can still land, lands as well."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         gate = made.root / "gate"
-        made.configure(providers__counter__tools__slow={"execution_s": 0.5})
+        made.configure(providers__counter__tools__slow={"execution_s": HURRIED_S})
         life = made.start(patch="nothing_lands")
         order = call("cmd-1", "counter/slow", until=str(gate), when="before")
         await plane.give(order)
@@ -187,7 +189,7 @@ async def test_what_may_still_land_is_not_retried(zygote: Zygote) -> None:
     """The same with the look: refused until its window is over."""
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         gate = made.root / "gate"
-        made.configure(providers__counter__tools__slow={"execution_s": 0.5})
+        made.configure(providers__counter__tools__slow={"execution_s": HURRIED_S})
         life = made.start()
         order = call("cmd-1", "counter/slow", until=str(gate), when="before")
         await plane.give(order)
@@ -211,7 +213,8 @@ async def test_what_a_server_is_at_beyond_the_late_window_ends_before_a_retry(
     async with scripted_plane() as plane, sandbox(zygote, plane) as made:
         gate = made.root / "gate"
         made.configure(
-            providers__counter={"late_result_s": 0.2}, providers__counter__tools__slow={"execution_s": 1}
+            providers__counter={"late_result_s": 0.2},
+            providers__counter__tools__slow={"execution_s": HURRIED_S},
         )
         life = made.start(patch=patch)
         order = call("cmd-1", "counter/slow", until=str(gate), when="before")
