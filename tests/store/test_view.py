@@ -9,7 +9,16 @@ import pytest
 import store.view as view_module
 from store.journal import Journal
 from store.lifecycle import Effect, State
-from store.records import Digest, OperationFilter, OperationId, OperationRecord, Page, RunId, timestamp
+from store.records import (
+    Digest,
+    OperationFilter,
+    OperationId,
+    OperationRecord,
+    Origin,
+    Page,
+    RunId,
+    timestamp,
+)
 from store.twins import TWINS_MAX
 from store.view import PAGE_MAX, View
 from tests.store.conftest import Clock, Open
@@ -17,6 +26,7 @@ from tests.store.drafts import (
     ALIKE,
     accepted,
     accepted_command,
+    command_id,
     completed,
     driver_started,
     failed,
@@ -292,3 +302,71 @@ async def test_what_a_supervisor_has_closed_is_found_by_itself(opened: Open) -> 
         await journal.transact(recording(reconciled(3, Effect.OCCURRED)))
         page = await journal.read(lambda view: view.operations(OperationFilter(inferred=True), None, 10))
         assert [record.operation_id for record in page.items] == [operation_id(1)]
+
+
+async def test_what_a_run_continues_goes_through_those_that_it_names(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything of it is in the journal, too; of more than the bound there is one too many."""
+    a, b, c, d = map(RunId, "abcd")
+    async with opened() as journal:
+        await journal.transact(
+            recording(accepted(1, run=a), accepted(2, run=b, resumes=(a,)), accepted(3, run=c, resumes=(b,)))
+        )
+        assert await journal.read(lambda view: view.continued(d, (c,))) == (d, c, b, a)
+        assert await journal.read(lambda view: view.continued(c, ())) == (c, b, a)
+        assert await journal.read(lambda view: view.continued(a, (a, a))) == (a,)
+        monkeypatch.setattr(view_module, "RESUMED_MAX", 2)
+        assert await journal.read(lambda view: view.continued(c, ())) == (c, b, a)
+        assert len(await journal.read(lambda view: view.continued(d, (c,)))) == 4
+
+
+async def test_runs_of_one_beginning_are_found_with_what_guards_in_them(opened: Open) -> None:
+    """Whoever has judged it, and after it was pruned: only what is known to have been settled is left out."""
+    async with opened() as journal:
+        await journal.transact(
+            recording(
+                *(draft for n in range(1, 6) for draft in (accepted(n, run=f"x-{n}"), started(n))),
+                *(unknown(n) for n in (1, 2, 3, 4)),
+                succeeded(5),
+                reconciled(2, Effect.UNKNOWN),
+                reconciled(3, Effect.OCCURRED),
+                accepted(6, run="y-6"),
+                started(6),
+                unknown(6),
+            )
+        )
+        found = await journal.read(lambda view: view.runs_alike("x-", None, 10))
+        assert [(run.run_id, guards) for run, guards in found] == [
+            ("x-1", True), ("x-2", True), ("x-3", False), ("x-4", True), ("x-5", False),
+        ]  # fmt: skip
+        rest = await journal.read(lambda view: view.runs_alike("x-", RunId("x-3"), 1))
+        assert [run.run_id for run, _ in rest] == ["x-4"]
+
+
+async def test_answers_without_a_word_are_found_page_by_page(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newer of the two words counts, and other deliveries are none."""
+    monkeypatch.setattr(view_module, "ANSWERS", 2)
+    async with opened() as journal:
+        await journal.transact(
+            recording(*(draft for n in range(1, 6) for draft in (accepted(n), started(n), succeeded(n))))
+        )
+        for n, word in ((1, "heard"), (2, "heard"), (2, "lost"), (3, "lost"), (3, "heard"), (4, "repeated")):
+            await journal.transact(lambda tx, n=n, word=word: tx.note_delivery(command_id(n), word))
+        pages: list[tuple[str, ...]] = []
+        after: int | None = 0
+        while after is not None:
+            ask = partial(
+                View.answers_of_run,
+                run_id=RunId("run-1"),
+                origin=Origin.PLANE,
+                after=after,
+                word="heard",
+                but="lost",
+            )
+            page = await journal.read(ask)
+            pages.append(page.items)
+            after = page.next
+        assert pages == [(command_id(2),), (command_id(4),), (command_id(5),)]

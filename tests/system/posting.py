@@ -41,13 +41,11 @@ class Posting:
 
 
 @asynccontextmanager
-async def posting(port: int, token: str, run: str = "mine") -> AsyncGenerator[Posting]:
-    """Open a session."""
-    headers = {
-        "authorization": f"Bearer {token}",
-        "effectd-run": run,
-        "accept": "application/json, text/event-stream",
-    }
+async def posting(port: int, token: str, run: str | None = "mine") -> AsyncGenerator[Posting]:
+    """Open a session, for a run or for none that has a name."""
+    headers = {"authorization": f"Bearer {token}", "accept": "application/json, text/event-stream"}
+    if run is not None:
+        headers["effectd-run"] = run
     async with httpx2.AsyncClient(headers=headers, timeout=60) as client:
         made = Posting(client, f"http://127.0.0.1:{port}/mcp")
         opened = await made.post(request(0, "initialize", HANDSHAKE))

@@ -191,6 +191,55 @@ async def test_an_answer_that_nobody_heard_guards_after_a_restart_too(zygote: Zy
         assert (again.outcome, len(made.effects())) == ("refused", 1)
 
 
+async def test_a_new_session_does_not_repeat_what_an_earlier_one_may_have_done(zygote: Zygote) -> None:
+    """Nobody names a run, and sessions end with the daemon: the new one's run continues its client's."""
+    async with listening(zygote) as (made, port):
+        arguments = {"n": 1, "until": str(made.root / "gate")}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call_and_be_cut_off, port, arguments)
+            await made.effects_reach(1)
+            await made.lives[-1].kill()
+        await made.start().ready()
+        async with (
+            http_agent(port, SECRET) as one,
+            http_agent(port, SECRET, user_agent="another/1.0") as other,
+        ):
+            equal = await one.call("counter__slow", **arguments)
+            (made.root / "gate").touch()
+            unlike = await one.call("counter__slow", n=2, seconds=0)
+            unrelated = await other.call("counter__slow", **arguments)
+        assert (equal.outcome, equal.meta["dev.effectd/code"]) == ("refused", "lookalike_unsettled")
+        assert (unlike.outcome, unrelated.outcome) == ("succeeded", "succeeded")
+        assert len(made.effects()) == 3
+
+
+async def call_and_be_cut_off(port: int, arguments: dict[str, Any]) -> None:
+    """Call the slow tool in a session that names no run, and lose the connection."""
+    async with posting(port, SECRET, run=None) as one:
+        with pytest.raises(httpx2.TransportError):
+            await one.call(2, "counter__slow", **arguments)
+
+
+async def test_a_session_that_hung_up_is_continued_and_one_that_is_there_is_not(zygote: Zygote) -> None:
+    """Two programs of one name work at once; one that comes back while its call runs starts no second one."""
+    async with listening(zygote) as (made, port):
+        gate = made.root / "gate"
+        arguments = {"n": 1, "until": str(gate)}
+        async with posting(port, SECRET, run=None) as one, anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(one.call, 2, "counter__slow", **arguments))
+            await made.effects_reach(1)
+            async with posting(port, SECRET, run=None) as beside, anyio.create_task_group() as more:
+                more.start_soon(partial(beside.call, 2, "counter__slow", **arguments))
+                await made.effects_reach(2)
+                more.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
+        async with posting(port, SECRET, run=None) as anew:
+            told = await anew.call(2, "counter__slow", **arguments)
+        gate.touch()
+        assert told["result"]["_meta"]["dev.effectd/outcome"] == "refused"
+        assert len(made.effects()) == 2
+
+
 def called(arguments: str, tool: str = "counter__count", meta: str = "{}") -> str:
     """Return a call as a body, of which the arguments may be anything."""
     params = f'{{"name":"{tool}","arguments":{arguments},"_meta":{meta}}}'

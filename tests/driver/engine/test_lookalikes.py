@@ -1,15 +1,19 @@
 """Look-alikes in the three modes, each across a restart: what guards stands in the journal."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import driver.engine.intake as intake_module
+import store.view as view_module
 from driver.core.attempts import Answered, Report, Silence
 from driver.core.contracts import Contract
+from driver.core.frames import CommandFrame
 from store.events import CommandRefused
 from store.lifecycle import State
-from store.records import Identical
+from store.records import Identical, RunId
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
 
 pytestmark = pytest.mark.anyio
@@ -67,3 +71,42 @@ async def test_what_a_mode_says_of_the_second_call_outlives_the_process(
 ) -> None:
     """Each mode, each outcome of the first call, with and without `repeat`."""
     assert await second_of(tmp_path, identical, first, repeat=repeat) == expected
+
+
+def resuming(command_id: str, run: str, *resumes: str, n: int = 1) -> CommandFrame:
+    """A call of a run that resumes others."""
+    frame = call(command_id, run_id=RunId(run), arguments={"n": n})
+    return replace(frame, data={**frame.data, "resumes": list(resumes)})
+
+
+async def test_the_first_call_of_a_run_is_judged_through_those_that_it_resumes(tmp_path: Path) -> None:
+    """What a run continues through others guards before the journal has anything of the run itself."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=Contract(declared=True)) as rig:
+        await rig.intake.deliver([resuming("w-1", "r-1")])
+        await rig.settled("w-1")
+        await rig.intake.deliver([resuming("o-2", "r-2", "r-1", n=2)])
+        await rig.settled("o-2")
+        await rig.intake.deliver([resuming("w-3", "r-3", "r-2")])
+        assert await refusal(rig) == "lookalike_unsettled"
+        assert [one.arguments["n"] for one in provider.executed] == [1, 2]
+
+
+async def test_a_run_that_continues_more_than_are_looked_through_gets_no_guarded_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write like it may stand in one that nobody looked at: the refusal says which bound it is."""
+    for module in (view_module, intake_module):
+        monkeypatch.setattr(module, "RESUMED_MAX", 2)
+    provider = ScriptedProvider()
+    async with engine(tmp_path, provider, contract=Contract(declared=True)) as rig:
+        for n in range(1, 4):
+            await rig.intake.deliver([resuming(f"o-{n}", f"r-{n}", *([f"r-{n - 1}"] if n > 1 else []), n=n)])
+            await rig.settled(f"o-{n}")
+        assert await refusal(rig) is None
+        await rig.intake.deliver([resuming("o-4", "r-4", "r-3", n=4)])
+        assert await refusal(rig) == "invalid"
+        assert [one.arguments["n"] for one in provider.executed] == [1, 2, 3]
+        repeated = resuming("o-5", "r-4", "r-3", n=4)
+        await rig.intake.deliver([replace(repeated, data={**repeated.data, "repeat": True})])
+        assert (await rig.settled("o-5")).state is State.SUCCEEDED

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+import driver.gateway.calls as calls_module
 from driver.core.answers import Answer, Submission
 from driver.core.attempts import Silence
 from driver.core.contracts import Contract
@@ -80,9 +81,10 @@ async def calls(folder: Path, provider: ScriptedProvider) -> AsyncGenerator[Call
         tasks.cancel_scope.cancel()
 
 
-async def ask(made: Calls, command_id: str) -> Given:
-    """Make the one call."""
-    asked = Asked(command_id=CommandId(command_id), speaker=SPEAKER, tool="tools/act", arguments={})
+async def ask(made: Calls, command_id: str, **arguments: int) -> Given:
+    """Make a call, the same one where it has the same arguments."""
+    said: JsonObject = {**arguments}
+    asked = Asked(command_id=CommandId(command_id), speaker=SPEAKER, tool="tools/act", arguments=said)
     return await made.answer(asked, Patient(), gone=lambda: False)
 
 
@@ -105,3 +107,30 @@ async def test_a_stop_waits_for_answers_that_somebody_will_confirm(tmp_path: Pat
             made.delivered(first.about)
             with anyio.fail_after(30):
                 await flushed.wait()
+
+
+async def test_a_stop_waits_for_no_answer_that_nobody_will_confirm(tmp_path: Path) -> None:
+    """Whoever would say that he has it has gone; and there is an end to how many are remembered."""
+    async with calls(tmp_path, ScriptedProvider()) as made:
+        assert made.claims.take(SPEAKER)
+        await ask(made, "one")
+        with anyio.move_on_after(0) as waiting:
+            await made.flush()
+        assert waiting.cancelled_caught, "somebody is there who may say it"
+        made.leave(SPEAKER)
+        with anyio.fail_after(30):
+            await made.flush()
+
+
+async def test_answers_that_a_stop_waits_for_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a client that never says what it has, the newest are waited for."""
+    monkeypatch.setattr(calls_module, "UNDELIVERED_MAX", 1)
+    async with calls(tmp_path, ScriptedProvider(answer=Silence(cause="deadline", message="lost"))) as made:
+        await ask(made, "one", n=1)
+        newest = await ask(made, "two", n=2)
+        assert newest.about is not None
+        made.delivered(newest.about)
+        with anyio.fail_after(30):
+            await made.flush()
