@@ -22,41 +22,32 @@ class Reader:
         self._read = read
         self._loop = asyncio.get_running_loop()
         self._watched = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._came: bytes | None = None
-        """What was read for whoever waited; for the next one, where that one was cancelled then."""
-        self._failure: OSError | None = None
+        self._waiter: asyncio.Future[bytes] | None = None
         self._ended = False
 
     async def receive(self) -> bytes:
-        """Return some bytes, none at the end. Raises `OSError`. Cancelled, it loses nothing.
+        """Return some bytes, none at the end. Raises `OSError`.
 
-        Others run meanwhile, however much there is to read.
+        Others run meanwhile, however much there is to read. A cancel scope loses nothing: it leaves a task
+        alone that has what it waited for.
         """
-        while self._came is None and self._failure is None:
+        self._waiter = self._loop.create_future()
+        try:
             if self._ended:
-                await asyncio.sleep(0)
-                return self._rest()
-            if not self._watched:
+                self._loop.call_soon(self._give)
+            elif not self._watched:
                 self._watched = True
-                self._loop.add_reader(self._fd, self._readable)
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        came, self._came = self._came, None
-        if came is None:
-            failure, self._failure = self._failure, None
-            assert failure is not None, "what ends the wait is one or the other"
-            raise failure
-        return came
+                self._loop.add_reader(self._fd, self._give)
+            return await self._waiter
+        finally:
+            self._waiter = None
 
     def end(self) -> None:
         """Wait for nothing any more: what is there is still read, and behind it is the end."""
+        self.close()
         self._ended = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            self._give()
 
     def close(self) -> None:
         """Let go of the descriptor."""
@@ -64,20 +55,15 @@ class Reader:
             self._watched = False
             self._loop.remove_reader(self._fd)
 
-    def _readable(self) -> None:
+    def _give(self) -> None:
+        """Read for whoever waits."""
         if self._waiter is None or self._waiter.done():
-            self.close()  # until somebody waits again: it is readable all the while
+            self.close()  # until somebody waits again: it may be readable all the while
             return
         try:
-            self._came = self._read()
+            self._waiter.set_result(self._read())
         except BlockingIOError:
-            return
+            if self._ended:
+                self._waiter.set_result(b"")
         except OSError as failure:
-            self._failure = failure
-        self._waiter.set_result(None)
-
-    def _rest(self) -> bytes:
-        try:
-            return self._read()
-        except BlockingIOError:
-            return b""
+            self._waiter.set_exception(failure)
