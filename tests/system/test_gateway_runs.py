@@ -113,6 +113,40 @@ async def test_an_answer_that_a_killed_client_never_heard_guards_in_the_next_one
         assert len(made.effects()) == 2
 
 
+JUDGES: Final = ("supervisor", "operator", "nobody")
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+async def test_no_guess_lets_a_client_that_starts_anew_repeat_what_may_have_happened(
+    zygote: Zygote, judge: str
+) -> None:
+    """A verdict closes an entry of a list, and guards as before; so do more calls than any page holds."""
+    soon = {"min_age_s": 0.2, "interval_s": 0.3} if judge == "supervisor" else {}
+    async with sandbox(zygote, None, **GATEWAY, supervisor=soon) as made:
+        life = made.start(kill_at="dispatch.answered")
+        await life.ready()
+        found: list[Told] = []
+        async with agent(made, None, program=folder(made, "shop")) as one:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
+                assert await life.exit_code() < 0
+                await made.start().ready()
+            for number in range(40):
+                await one.call("reader__count", n=100 + number)
+        operation_id = found[0].operation_id
+        if judge == "supervisor":
+            await made.events_until(lambda event: event["kind"] == "supervisor.verdict")
+        elif judge == "operator":
+            said = {"effect": "unknown", "note": "nobody can know"}
+            assert (await made.post(f"/v1/operations/{operation_id}/reconcile", said))[0] == 201
+        assert (await made.operation(operation_id))["settled"] is (judge != "nobody")
+        async with agent(made, None, program=folder(made, "shop")) as anew:
+            equal = await anew.call("counter__count", n=1)
+        assert (equal.outcome, equal.meta[CODE]) == ("refused", "lookalike_unsettled")
+        assert equal.operation_id == operation_id
+        assert [effect["arguments"]["n"] for effect in made.effects()].count(1) == 1
+
+
 async def test_a_run_in_which_nothing_is_open_is_not_continued(zygote: Zygote) -> None:
     """What may be made once in a run may be made in the next one: a new start is a new piece of work."""
     tables = {**GATEWAY, "providers__counter__tools__count": {"identical": "once-per-run"}}
