@@ -1,8 +1,8 @@
 """A descriptor that somebody reads again and again, watched once for all of these times.
 
 Part of `driver`; imports nothing of ours, and asyncio alone: the relay starts with it. To wait for a
-descriptor each time is two calls of the kernel and a turn of the event loop, more than it takes to read what
-came; one that is watched for good is read in the turn in which it is readable.
+descriptor each time is two calls of the kernel and more of Python's than it takes to read what came; one that
+is watched for good is read in the turn in which it is readable.
 """
 
 import asyncio
