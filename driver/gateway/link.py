@@ -8,10 +8,19 @@ from typing import Final
 import anyio
 
 from driver.gateway.connection import Connection
+from driver.gateway.ledger import Entry
 from driver.gateway.wire import Json, Message, line
 
 _HANDSHAKE: Final = "effectd-handshake"
 """Begins the ids of handshakes that are made again."""
+
+
+class NotServed(Exception):
+    """The daemon does not serve this relay: `code` says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
 
 
 class Link:
@@ -25,6 +34,8 @@ class Link:
         self.open = False
         self.requests: dict[str, Json] = {}
         """The server's requests on it, as their ids were."""
+        self.behind: set[Entry] = set()
+        """Requests that waited when it was opened, and that are still to be sent on it."""
 
     async def send(self, data: bytes) -> None:
         """Send a line; where the connection is lost, the next one asks about what is unanswered."""

@@ -33,7 +33,7 @@ from driver.gateway import offline
 from driver.gateway.connection import Connection
 from driver.gateway.ledger import CALL, Entry, Ledger
 from driver.gateway.lines import HEAD_BYTES, Lines, LineTooLong
-from driver.gateway.link import Link
+from driver.gateway.link import Link, NotServed
 from driver.gateway.stdio import Input, Output
 from driver.gateway.wire import (
     ANSWER_BYTES_MAX,
@@ -60,14 +60,6 @@ PARSE_ERROR: Final = -32_700
 INVALID_REQUEST: Final = -32_600
 LISTEN: Final = "subscriptions/listen"
 """A request that is answered when nobody listens any more."""
-
-
-class NotServed(Exception):
-    """The daemon does not serve this relay: `code` says why."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
 
 
 class ClientGone(Exception):
@@ -213,6 +205,7 @@ class Relay:
     async def _notify(self, message: Message, data: bytes) -> None:
         if message["method"] == "notifications/initialized":
             self._initialized = True
+        entry: Entry | None = None
         if message["method"] == "notifications/cancelled":
             request_id = member(message, "params").get("requestId")
             entry = self._ledger.find(request_id)
@@ -224,9 +217,12 @@ class Relay:
                 return
             entry.cancelled = message
         link = self._link
-        if link is not None and link.open:
+        if link is None or not link.open:
+            return
+        if entry is None:
             await link.send(data + b"\n")
-            self._forget_cancelled()
+        elif entry not in link.behind:  # else it is asked about first, and cancelled right after that
+            await self._tell_cancelled(link, entry, message)
 
     async def _take_back(self, request_id: Json) -> None:
         """Have a call guard again whose answer and the client's word that it wants none have crossed."""
@@ -342,17 +338,30 @@ class Relay:
         self._link = link
         link.open = True
         await self._tell_unheard(link)
+        link.behind = set(self._ledger)
         for entry in self._ledger:
-            await link.send(entry.asked(link.journal_id))
-            if entry.cancelled is not None:
-                await link.send(line(entry.cancelled))
-        self._forget_cancelled()
+            await self._ask_again(link, entry)
         if self._answered_alone and self._handshake is not None:
             self._answered_alone = False
             for name in ("tools", "resources", "prompts"):
                 await self._to_client(
                     {"jsonrpc": "2.0", "method": f"notifications/{name}/list_changed", "params": {}}
                 )
+
+    async def _ask_again(self, link: Link, entry: Entry) -> None:
+        """Ask about a request that waits, if it does so still: another one may have taken long to be sent."""
+        if self._ledger.find(entry.id) is entry:
+            await link.send(entry.asked(link.journal_id))
+        link.behind.discard(entry)
+        if entry.cancelled is not None:
+            await self._tell_cancelled(link, entry, entry.cancelled)
+
+    async def _tell_cancelled(self, link: Link, entry: Entry, message: Message) -> None:
+        """Say that a request which the daemon got is not wanted any more: then no answer comes."""
+        await link.send(line(message))
+        if link.open:
+            self._ledger.settle(entry.id)
+            self._answered.set()
 
     async def _from_daemon(self, link: Link, data: bytes) -> None:
         found = response_to(data)
@@ -394,13 +403,6 @@ class Relay:
             params: Message = {"requestId": mine, "reason": "the daemon was restarted"}
             await self._to_client({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         self._asked.clear()
-
-    def _forget_cancelled(self) -> None:
-        """Of what is cancelled no answer comes."""
-        for entry in self._ledger:
-            if entry.cancelled is not None:
-                self._ledger.settle(entry.id)
-        self._answered.set()
 
     # ------------------------------------------------------------ without the daemon
 

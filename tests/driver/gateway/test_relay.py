@@ -80,6 +80,7 @@ class Daemon:
     def __init__(self, stream: SocketStream) -> None:
         self.stream = stream
         self._lines = Lines(10_000_000)
+        self._begun = b""
 
     async def greet(self) -> str:
         data = await self._lines.next(self.stream)
@@ -88,11 +89,17 @@ class Daemon:
         await self.stream.send(line({"effectd": "gateway", "version": 1}))
         return greeting.instance
 
+    async def begins(self) -> None:
+        """Return once the first byte of a message is here."""
+        with anyio.fail_after(GUARD_S):
+            self._begun = await self.stream.receive(1)
+
     async def hear(self) -> dict[str, Any]:
         with anyio.fail_after(GUARD_S):
             data = await self._lines.next(self.stream)
         assert data is not None
-        found: dict[str, Any] = json.loads(data)
+        found: dict[str, Any] = json.loads(self._begun + data)
+        self._begun = b""
         return found
 
     async def say(self, message: Message) -> None:
@@ -303,6 +310,53 @@ async def test_an_answer_that_crosses_a_cancellation_was_not_heard(tmp_path: Pat
             "params": {"commandId": asked},
         }
         assert (await daemon.hear())["method"] == "tools/call"
+
+
+LONG: Final = "x" * 3_000_000
+"""More than a socket takes that nobody reads."""
+
+
+async def is_taken_in(client: Client) -> None:
+    """Return once the relay has read all that the client has said: it refuses an id that waits."""
+    await client.say("tools/call", 1, name="x__y", arguments={})
+    assert (await client.hear())["error"]["code"] == -32600
+
+
+async def test_a_call_that_is_cancelled_before_it_was_sent_is_never_sent(tmp_path: Path) -> None:
+    """Though it waited when the connection was opened, and another one was still being sent."""
+    async with relay(tmp_path) as client:
+        await client.say("tools/call", 1, name="x__y", arguments={"text": LONG})
+        await client.say("tools/call", 2, name="x__y", arguments={})
+        await is_taken_in(client)
+        async with daemons(tmp_path) as connection:
+            daemon: Daemon = await connection()
+            await daemon.greet()
+            await daemon.begins()
+            await client.say("notifications/cancelled", requestId=2)
+            await is_taken_in(client)
+            await client.say("tools/call", 3, name="x__y", arguments={})
+            assert [(await daemon.hear())["id"] for _ in range(2)] == [1, 3]
+            await client.say("tools/call", 4, name="x__y", arguments={})
+            assert (await daemon.hear())["id"] == 4
+
+
+async def test_a_call_is_asked_about_anew_before_its_cancel_is_passed_on(tmp_path: Path) -> None:
+    """The next daemon knows what is cancelled: it had been told of the call only by the one before it."""
+    async with relay(tmp_path) as client, daemons(tmp_path) as connection:
+        first: Daemon = await connection()
+        await first.greet()
+        await client.say("tools/call", 1, name="x__y", arguments={"text": LONG})
+        await client.say("tools/call", 2, name="x__y", arguments={})
+        assert [(await first.hear())["id"] for _ in range(2)] == [1, 2]
+        await first.stream.aclose()
+        second: Daemon = await connection()
+        await second.greet()
+        await second.begins()
+        await client.say("notifications/cancelled", requestId=2)
+        await is_taken_in(client)
+        heard = [await second.hear() for _ in range(3)]
+        assert [message.get("id") for message in heard] == [1, 2, None]
+        assert heard[2]["params"] == {"requestId": 2}
 
 
 async def test_a_client_that_has_closed_its_end_hears_nothing(tmp_path: Path) -> None:
