@@ -104,7 +104,25 @@ def test_the_socket_is_the_daemons_operator_socket() -> None:
     found = _settings(SOCKET)
     assert Path(found["ListenStream"]) == DriverTable().runtime_dir / OPERATOR_SOCKET
     assert int(found["SocketMode"], 8) == OPERATOR_MODE
-    assert (found["SocketUser"], found["PartOf"]) == (_settings()["User"], UNIT.name)
+    assert found["SocketUser"] == _settings()["User"]
+
+
+def test_a_restart_of_the_service_leaves_the_operator_socket() -> None:
+    """Who asks while the daemon restarts waits: nothing ties the socket to what the service does."""
+    tying = {"PartOf", "BindsTo", "Requires", "Requisite", "StopPropagatedFrom", "Conflicts"}
+    assert not tying & set(_settings(SOCKET))
+    assert not {key for key, value in _pairs(UNIT) if SOCKET.name in value and key in tying}
+
+
+def test_the_unit_starts_without_a_token() -> None:
+    """Stand-alone there is none: a credential that cannot be loaded has a default, which is no token."""
+    for unit in (UNIT, TEMPLATE):
+        found = _settings(unit)
+        name, _, path = found["LoadCredential"].partition(":")
+        assert path.startswith("/etc/effectd/")
+        default, _, value = found["SetCredential"].partition(":")
+        assert (default, value.encode().decode("unicode_escape").strip()) == (name, "")
+        assert value, "systemd ignores a default without anything"
 
 
 def test_the_unit_leaves_time_for_the_whole_drain() -> None:

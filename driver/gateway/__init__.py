@@ -55,7 +55,7 @@ What is raised between these modules:
 
     GatewayError         errors   the gateway cannot do what the configuration asks for: no start
      └── AddressUnusable errors   nobody can listen at the configured address
-    NotServed            relay    the daemon does not serve this relay, which goes on looking for another
+    NotServed            link     the daemon does not serve this relay, which goes on looking for another
     ClientGone           relay    the agent reads no more: the relay ends
     LineTooLong          lines    a message is above its bound
 """
