@@ -100,7 +100,7 @@ def refused_alike(tool: str, twin: OperationRecord, contract: Contract, *, undel
         return (
             f"{begin}; its answer was never delivered. Use what is said of it here instead of a second call."
         )
-    if twin.settled and twin.effect is Effect.OCCURRED:
+    if not twin.guards and twin.effect is Effect.OCCURRED:
         return f"{begin}, and the tool may be called with these arguments only once in a run. Use its result."
     if twin.state.value in ("accepted", "awaiting_approval", "started"):
         return f"{begin}. Wait for it. {look(twin.operation_id, contract)}"
