@@ -86,7 +86,7 @@ async def _visit(zygote: Zygote, balance: Balance, seed: int, number: int) -> No
                 seed=seed + number,
                 plane=plane,
                 forger=forger,
-                connected=lambda: plane.link is not None and plane.link.welcomed,
+                connected=lambda: plane.is_connected,
                 executed=lambda: [line["key"] for line in made.effects()],
                 tool="counter/count",
             )

@@ -151,7 +151,7 @@ class Stage:
         return len(life.states), len(plane.hellos), events, plane.repeats.total(), answers
 
     def _is_linked(self) -> bool:
-        return self.plane.link is not None and self.plane.link.welcomed
+        return self.plane.is_connected
 
     # --- what acts need
 

@@ -39,7 +39,7 @@ class Station:
     @property
     def connected(self) -> bool:
         """Whether the daemon was welcomed, and knows it."""
-        return self.plane.link is not None and self.plane.link.welcomed and self.link.statistics().connected
+        return self.plane.is_connected and self.link.statistics().connected
 
     @property
     def whole(self) -> bool:
