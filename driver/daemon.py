@@ -81,7 +81,7 @@ EXIT_NO_ROOM_FOR_COPY: Final = 71
 GATEWAY_MODE: Final = 0o660
 """Of `gateway.sock`: agents of the group are let in."""
 HEALTH_S: Final = 10.0
-"""A journal that has not committed for this long is not healthy: half of the watchdog's usual interval."""
+"""A journal that has not committed for this long is not healthy, where no watchdog says how long that is."""
 FLUSH_S: Final = 2.0
 """How long a stop waits for the plane to acknowledge the last receipts; the next life sends the rest."""
 STOP_MARGIN_S: Final = 10.0
@@ -209,6 +209,7 @@ class Daemon:
         self._supervisor = Supervisor(
             journal, triage.model(config, os.environ), triage.settings(config.supervisor), outside(around)
         )
+        self._watched_s = watchdog.interval_s(os.environ, os.getpid())
         self._told_to_stop = anyio.Event()
         self._why_to_stop = ""
         self._link = self._control_link()
@@ -247,6 +248,7 @@ class Daemon:
         self._make_work_dir()
         started = DriverStarted(software=self._identity.software)
         await self.journal.transact(lambda tx: announce(tx, started))
+        await self._metrics.recall()
         recovered = await self._engine.recover()
         await self._tidy_spool(recovered)
         for provider in self._providers.values():
@@ -269,9 +271,8 @@ class Daemon:
             gateway=self._gateway is not None,
         )
         notify.notify(f"READY=1\nSTATUS={self._in_words()}")
-        watched_s = watchdog.interval_s(os.environ, os.getpid())
-        if watched_s is not None:
-            tasks.start_soon(watchdog.watch, self.journal, watched_s, self._in_words)
+        if self._watched_s is not None:
+            tasks.start_soon(watchdog.watch, self.journal, self._watched_s, self._in_words)
 
     async def _serve_gateway(self, gateway: "Gateway", *, task_status: TaskStatus[None]) -> None:
         """Let agents in; from `task_status` on their calls can be taken."""
@@ -388,11 +389,12 @@ class Daemon:
         return await self._metrics.exposition()
 
     async def ailment(self) -> str | None:
-        """Return None while the journal can commit within `HEALTH_S`, else what is wrong."""
-        with anyio.move_on_after(HEALTH_S):
+        """Return None while the journal can commit within the watchdog's interval, else what is wrong."""
+        patience_s = self._watched_s or HEALTH_S
+        with anyio.move_on_after(patience_s):
             await self.journal.transact(Transaction.beat)
             return None
-        return f"the journal has not committed anything for {HEALTH_S:g} s: look at the disk"
+        return f"the journal has not committed anything for {patience_s:g} s: look at the disk"
 
     def _in_words(self) -> str:
         """Return the state in one line, for whoever asks the service manager."""

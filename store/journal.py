@@ -146,7 +146,7 @@ class Journal:
         self._closing = False
         self.failed: JournalFailed | None = None
         """Why the journal stopped, once it did."""
-        self._commits = self._units = self._events = self._checkpoints = self._lazy_errors = 0
+        self._commits = self._units = self._events = self._lazy_errors = 0
         self._last_commit_at: datetime | None = None
         # as of the last commit; the writer's own may be ahead of it
         self._reached = writer.ledger.head.reached
@@ -253,7 +253,7 @@ class Journal:
             bytes=sizes.bytes,
             wal_bytes=self._writer.wal_bytes,
             free_bytes=sizes.free_bytes,
-            checkpoints=self._checkpoints,
+            checkpoints=self._writer.checkpoints,
             lazy_errors=self._lazy_errors,
             rotated=self._opened.rotated,
             volatile=self._opened.folder.volatile,
@@ -296,7 +296,6 @@ class Journal:
                     if self._writer.wants_checkpoint(crowded=crowded) or self._may_empty_wal:
                         checkpoint = partial(self._writer.checkpoint, hurried=not self._may_empty_wal)
                         await self._run(checkpoint)
-                        self._checkpoints += 1
                 await self._run(self._writer.finish)
             except JournalFailed as error:
                 self._fail(error)

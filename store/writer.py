@@ -142,6 +142,8 @@ class Writer:
         self._filling: Final = Filling(self._wal, PAGE_BYTES)
         self._wal_pages = 0
         """Those that are not in the file yet."""
+        self.checkpoints = 0
+        """Those that copied something, since the start."""
         self._old_pages = 0
         """Those that were copied into the file since the `-wal` was empty."""
         self._put_off = False
@@ -287,6 +289,7 @@ class Writer:
             raise JournalFailed(
                 "checkpoint", f"{copied} of {pages} pages were copied, although nobody else reads"
             )
+        self.checkpoints += self._wal_pages > 0  # without any, nothing was copied, nor fsynced
         self._old_pages += self._wal_pages
         self._wal_pages = 0
 

@@ -10,6 +10,7 @@ sends never becomes a label.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -30,6 +31,7 @@ STATES: Final = ("starting", "ready", "draining", "fenced")
 _COMMIT_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """From a disk with a battery behind it to one that is about to fail."""
 _BATCH: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_PAGE: Final = 500
 _FSYNCS_A_CHECKPOINT: Final = 2
 """SQLite syncs the `-wal` before it copies pages, and the file after (sqlite.org/wal.html, checkpointing)."""
 
@@ -119,6 +121,16 @@ class Metrics:
         journal.subscribe(self.tallies.note)
         journal.watch(self._timed)
 
+    async def recall(self) -> None:
+        """Take note of the operations that earlier lives left open: their events do not say whose they are.
+
+        To be awaited before anything is recorded of them. Raises what `Journal.read` does.
+        """
+        after = 0
+        while page := await self._journal.read(partial(View.open_operations, after_seq=after, limit=_PAGE)):
+            self.tallies.recall(page)
+            after = page[-1].accepted_seq
+
     async def exposition(self) -> bytes:
         """Return the metrics as OpenMetrics text. Raises what `Journal.read` does."""
         scrape = _Scrape(
@@ -158,6 +170,12 @@ class _Scrape(Collector):
         yield _gauge("effectd_unsettled_oldest_age_seconds", text, _age_s(known.oldest_unsettled, known.now))
         yield _gauge("effectd_operations_running", "Operations that hold a slot.", now.running)
         yield _gauge("effectd_operations_waiting", "Operations that wait for one.", now.waiting)
+        family = GaugeMetricFamily(
+            "effectd_operations_open", "Operations that have not ended.", labels=("provider", "state")
+        )
+        for (provider, state), count in sorted(tallies.open.items()):
+            family.add_metric((provider, state), count)
+        yield family
         ended = CounterMetricFamily("effectd_operations_ended", _since("Ends."), labels=("provider", "state"))
         for (provider, state), count in sorted(tallies.ended.items()):
             ended.add_metric((provider, state), count)

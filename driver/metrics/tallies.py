@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from store.events import (
+    ApprovalRequested,
     CommandAccepted,
     CommandFailed,
     CommandRefused,
@@ -22,15 +23,22 @@ from store.events import (
     OperationUnknown,
     SupervisorVerdict,
 )
-from store.records import OperationId, StoredEvent
+from store.lifecycle import State
+from store.records import OperationId, OperationRecord, StoredEvent
 
 ENDS: Final = frozenset(
     event.KIND for event in (OperationSucceeded, OperationFailed, OperationNotExecuted, OperationUnknown)
 )
+_STATES: Final = {
+    CommandAccepted.KIND: State.ACCEPTED,
+    ApprovalRequested.KIND: State.AWAITING_APPROVAL,
+    OperationStarted.KIND: State.STARTED,
+}
+"""What leaves an operation open, and in which state."""
 ELSEWHERE: Final = ""
-"""The provider of an operation that an earlier life accepted, or that names none that is configured."""
+"""The provider of an operation that names none that is configured."""
 OPEN_MAX: Final = 100_000
-"""Operations whose provider is kept in mind: far more than may be open at once. Others count as elsewhere."""
+"""Open operations that are kept in mind: far more than may be open at once. Others count as elsewhere."""
 
 
 class Tallies:
@@ -63,12 +71,23 @@ class Tallies:
             SupervisorVerdict.KIND: (self.verdicts, "status"),
             DriverFenced.KIND: (self.fences, "reason"),
         }
-        self._providers: dict[OperationId, str] = {}
+        self._open: dict[OperationId, tuple[str, State]] = {}
+        """The provider and the state of each open operation."""
 
     @property
     def duplicated(self) -> int:
         """Probes that found an effect more often than once."""
         return self.probes["duplicated"]
+
+    @property
+    def open(self) -> Counter[tuple[str, str]]:
+        """How many operations are open now, by provider and state."""
+        return Counter((provider, state.value) for provider, state in self._open.values())
+
+    def recall(self, operations: Sequence[OperationRecord]) -> None:
+        """Take note of operations that an earlier life left open."""
+        for record in operations:
+            self._keep(record.operation_id, self._named(record.tool), record.state)
 
     def note(self, events: Sequence[StoredEvent]) -> None:
         """Count what one commit recorded. Never raises."""
@@ -78,15 +97,12 @@ class Tallies:
                 self._note(event)
 
     def _note(self, event: StoredEvent) -> None:
+        provider = self._follow(event)
         match event.kind:
-            case CommandAccepted.KIND:
-                self._accepted(event)
             case OperationStarted.KIND:
-                self.attempts[self._provider(event)] += 1
+                self.attempts[provider] += 1
             case kind if kind in ENDS:
-                self.ended[self._provider(event), kind.partition(".")[2]] += 1
-                if event.terminal and event.operation_id is not None:
-                    self._providers.pop(event.operation_id, None)
+                self.ended[provider, kind.partition(".")[2]] += 1
             case OperationDiverged.KIND:
                 self.divergences += 1
             case _:
@@ -94,15 +110,28 @@ class Tallies:
                 if counter is not None:
                     counter[_text(event, member)] += 1
 
-    def _accepted(self, event: StoredEvent) -> None:
-        if event.operation_id is None or len(self._providers) >= OPEN_MAX:
-            return
-        provider = _text(event, "tool").partition("/")[0]
-        if provider in self._configured:
-            self._providers[event.operation_id] = provider
+    def _follow(self, event: StoredEvent) -> str:
+        """Take note of the state that an event leaves its operation in; return whose operation it is."""
+        operation_id = event.operation_id
+        if operation_id is None:
+            return ELSEWHERE
+        known = self._open.get(operation_id)
+        tool = _text(event, "tool")
+        provider = self._named(tool) if known is None else known[0]
+        state = _STATES.get(event.kind)
+        if event.kind in ENDS:
+            self._open.pop(operation_id, None)
+        elif state is not None and (tool or known is not None):
+            self._keep(operation_id, provider, state)
+        return provider
 
-    def _provider(self, event: StoredEvent) -> str:
-        return ELSEWHERE if event.operation_id is None else self._providers.get(event.operation_id, ELSEWHERE)
+    def _keep(self, operation_id: OperationId, provider: str, state: State) -> None:
+        if operation_id in self._open or len(self._open) < OPEN_MAX:
+            self._open[operation_id] = provider, state
+
+    def _named(self, tool: str) -> str:
+        provider = tool.partition("/")[0]
+        return provider if provider in self._configured else ELSEWHERE
 
 
 def _text(event: StoredEvent, name: str) -> str:

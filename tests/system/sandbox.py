@@ -303,6 +303,12 @@ class Sandbox:
             found: Json = (await client.get(f"/v1/operations/{operation_id}")).json()
             return found
 
+    async def healthy(self) -> tuple[int, Json]:
+        """Return the status and the answer of the newest life's word on its health."""
+        async with self._client() as client:
+            answer = await client.get("/healthz")
+            return answer.status_code, answer.json()
+
     async def post(self, path: str, body: Json) -> tuple[int, Json]:
         """Return the status and the answer of a write on the newest life's local socket."""
         async with self._client() as client:

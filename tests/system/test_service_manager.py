@@ -69,6 +69,9 @@ async def test_a_disk_that_hangs_feeds_no_watchdog(zygote: Zygote) -> None:
                 if patience.cancelled_caught:
                     break
         before = life.states.count(FEED)
+        code, problem = await made.healthy()
+        assert (code, problem["code"]) == (503, "unhealthy")
+        assert f" {INTERVAL_S:g} s: " in problem["detail"], "as long as the watchdog waits, and no longer"
         stall.unlink()
         await fed(life, before + 2)
         assert await life.stop() == 0

@@ -8,11 +8,12 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser
 
-from driver.core.attempts import Answered, Silence
+from driver.core.attempts import Answered, NotSent, Phase, Silence
 from driver.metrics.exposition import Metrics, Moment
 from store.events import Draft, OperationDiverged, OperationProbed
+from store.lifecycle import State
 from store.transaction import Transaction
-from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
+from tests.driver.engine.rig import DECLARED, Rig, ScriptedProvider, call, command, engine, limits
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +70,61 @@ async def test_ends_are_counted_by_provider_and_state(tmp_path: Path) -> None:
     assert of(samples, "effectd_operations_ended_total", provider="tools", state="failed") == 1
     assert of(samples, "effectd_attempts_total", provider="tools") == 2
     assert of(samples, "effectd_operations", state="succeeded") == 1
+
+
+async def test_what_is_open_is_a_gauge_by_provider_and_state(tmp_path: Path) -> None:
+    """While it waits, and while it runs; what has ended is in the counter alone."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN)
+    async with measured(tmp_path, provider) as (rig, metrics):
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        samples = await scrape(metrics)
+        assert of(samples, "effectd_operations_open", provider="tools", state="started") == 1
+        provider.gate.set()
+        await rig.settled()
+        samples = await scrape(metrics)
+    assert not [name for name, _ in samples if name == "effectd_operations_open"]
+    assert of(samples, "effectd_operations_ended_total", provider="tools", state="succeeded") == 1
+
+
+async def test_what_earlier_lives_accepted_has_its_provider(tmp_path: Path) -> None:
+    """What they left open, and what is tried again of what had ended: it is their provider's."""
+    first = ScriptedProvider(refusals=[NotSent(reason="connect_failed", message="it is down")])
+    async with engine(tmp_path, first, contract=DECLARED) as rig:
+        await rig.intake.deliver([call("ended")])
+        ended = await rig.settled("ended")
+        rig.posture.confirmed = False
+        await rig.intake.deliver([call("waiting", arguments={"n": 2})])
+    async with engine(tmp_path, ScriptedProvider(), contract=DECLARED, confirmed=False) as rig:
+        metrics = Metrics(rig.journal, ["tools"], lambda: moment(rig))
+        await metrics.recall()
+        before = await scrape(metrics)
+        rig.desk.history_confirmed()
+        await rig.settled("waiting")
+        await rig.intake.deliver([command("operation.retry", "retry-1", operation_id=ended.operation_id)])
+        await rig.until(lambda record: record.state is State.SUCCEEDED, "ended")
+        samples = await scrape(metrics)
+    assert of(before, "effectd_operations_open", provider="tools", state="accepted") == 1
+    assert of(samples, "effectd_operations_ended_total", provider="tools", state="succeeded") == 2
+    assert of(samples, "effectd_attempts_total", provider="tools") == 2
+
+
+async def test_fsyncs_are_counted_where_they_happen(tmp_path: Path) -> None:
+    """A checkpoint that a commit makes by itself, for what is to vanish with it, is one like any other."""
+    async with measured(tmp_path, ScriptedProvider()) as (rig, metrics):
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        before = await scrape(metrics)
+        await rig.intake.deliver([command("run.erase", "erase-1")])
+        await rig.quiet()
+        samples = await scrape(metrics)
+    checkpoints, commits = (
+        of(samples, f"effectd_journal_{name}_total") - of(before, f"effectd_journal_{name}_total")
+        for name in ("checkpoints", "commits")
+    )
+    assert checkpoints >= 1
+    fsyncs = of(samples, "effectd_journal_fsyncs_total") - of(before, "effectd_journal_fsyncs_total")
+    assert fsyncs == commits + 2 * checkpoints
 
 
 async def test_a_caller_cannot_make_labels(tmp_path: Path) -> None:
