@@ -210,8 +210,7 @@ class Daemon:
             journal, triage.model(config, os.environ), triage.settings(config.supervisor), outside(around)
         )
         self._watched_s = watchdog.interval_s(os.environ, os.getpid())
-        self._told_to_stop = anyio.Event()
-        self._why_to_stop = ""
+        self._told_to_stop, self._why_to_stop = anyio.Event(), ""
         self._link = self._control_link()
         self._metrics = Metrics(journal, config.providers, self._moment)
 

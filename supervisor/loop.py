@@ -44,7 +44,8 @@ GATHERING_S: Final = 0.1
 _WAKING: Final = frozenset(
     event.KIND for event in (OperationUnknown, OperationFailed, LateResult, OperationProbed)
 )
-_TRIAGE: Final = b'"kind":"run.triage"'
+_TRIAGE: Final = "run.triage"
+"""The kind of the command that asks for it."""
 
 
 class Supervisor:
@@ -101,7 +102,7 @@ class Supervisor:
                 continue
             if event.kind in _WAKING:
                 self._wake()
-            elif event.kind == CommandAccepted.KIND and event.run_id and _TRIAGE in (event.body or b""):
+            elif isinstance(event.data, CommandAccepted) and event.data.kind == _TRIAGE and event.run_id:
                 if len(self._asked) < ASKED_MAX:
                     self._asked.add(event.run_id)
                 self._wake()
