@@ -67,6 +67,8 @@ class CommandRefused(EventData):
     message: str
     content_digest: Digest
     twin_operation_id: OperationId | None = optional()
+    resumes: tuple[RunId, ...] | None = optional()
+    """What its run continues, as far as that is known: nothing else might ever say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

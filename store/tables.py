@@ -109,11 +109,11 @@ def project_new_command(ledger: Batches, fact: Fact, data: CommandAccepted | Com
         expires_at=data.expires_at if isinstance(data, CommandAccepted) else None,
     )
     command = ledger.add_command(record, run).id
+    for resumed in data.resumes or ():
+        ledger.write("link_runs", (resumed, fact.run_id))
     if not isinstance(data, CommandAccepted) or data.tool is None:
         return Taken(Place(run=run, command=command, operation=_rowid(ledger, fact.operation_id)))
     assert run is not None, "a call belongs to a run"
-    for resumed in data.resumes or ():
-        ledger.write("link_runs", (resumed, fact.run_id))
     made = ledger.add_operation(projection.new_operation(fact, data), command, run)
     return Taken(Place(run=run, command=command, operation=made.id), made)
 

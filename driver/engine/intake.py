@@ -51,6 +51,7 @@ from store.lifecycle import Effect
 from store.records import (
     CommandRecord,
     Origin,
+    RunId,
     Tombstone,
     timestamp,
 )
@@ -189,6 +190,7 @@ class Intake:
                     message=message,
                     content_digest=offer.candidate.content_digest,
                     twin_operation_id=twin,
+                    resumes=_known_runs(tx, offer.candidate.data) or None,
                 )
                 tx.append(self._draft(offer, origin, data))
                 tx.note_delivery(offer.command_id, "refused")
@@ -379,6 +381,13 @@ class Intake:
             payload=payload,
             redact=() if offer.contract.redact is None else offer.contract.redact.paths,
         )
+
+
+def _known_runs(view: View, data: CommandData | InvalidData) -> tuple[RunId, ...]:
+    """Return the runs that a call's run continues and that there are."""
+    if not isinstance(data, ToolCallData):
+        return ()
+    return tuple(name for name in data.resumes if view.run(name) is not None)
 
 
 def _lost(offer: Offer, message: str) -> EventData:

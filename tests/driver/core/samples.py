@@ -218,7 +218,11 @@ EVENTS: Final[Sequence[EventData]] = (
         payload_digest=DIGEST,
     ),
     CommandRefused(
-        code="lookalike_unsettled", message="m", content_digest=DIGEST, twin_operation_id=OPERATION
+        code="lookalike_unsettled",
+        message="m",
+        content_digest=DIGEST,
+        twin_operation_id=OPERATION,
+        resumes=(RUN,),
     ),
     CommandCompleted(result=None),
     CommandFailed(code="journal_lost", message="m"),
