@@ -261,7 +261,7 @@ class View(Outline):
         `open_operations`.
         """
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-        named = {"after": after or prefix, "end": end, "limit": _bounded(limit)}
+        named: dict[str, object] = {"after": after or prefix, "end": end, "limit": _bounded(limit)}
         rows = self.ledger.execute("runs_alike", named)
         return tuple((run_record(row[:-1]), bool(row[-1])) for row in rows)
 

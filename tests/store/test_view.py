@@ -19,6 +19,7 @@ from store.records import (
     RunId,
     timestamp,
 )
+from store.transaction import Transaction
 from store.twins import TWINS_MAX
 from store.view import PAGE_MAX, View
 from tests.store.conftest import Clock, Open
@@ -353,8 +354,9 @@ async def test_answers_without_a_word_are_found_page_by_page(
         await journal.transact(
             recording(*(draft for n in range(1, 6) for draft in (accepted(n), started(n), succeeded(n))))
         )
-        for n, word in ((1, "heard"), (2, "heard"), (2, "lost"), (3, "lost"), (3, "heard"), (4, "repeated")):
-            await journal.transact(lambda tx, n=n, word=word: tx.note_delivery(command_id(n), word))
+        said = ((1, "heard"), (2, "heard"), (2, "lost"), (3, "lost"), (3, "heard"), (4, "repeated"))
+        for n, word in said:
+            await journal.transact(partial(Transaction.note_delivery, command_id=command_id(n), answer=word))
         pages: list[tuple[str, ...]] = []
         after: int | None = 0
         while after is not None:
