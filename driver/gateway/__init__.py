@@ -47,6 +47,7 @@ refused with the state and the result of its twin, as it is while the twin runs 
     calls      a call from its arrival to its answer         waiting   those that wait, and what they hear
     asking     a call, and what the journal says of it       runs      who may speak for a run
     twins      equal calls that were made before             predecessors  runs that one continues by itself
+    sessions   what a run over HTTP continues                unconfirmed  answers that a stop waits for
     outcomes   what a call came to                           answers   outcomes as tool results
     words      what a model is told                          limits    every bound
     approvals  asking a person, in the client too            errors    what keeps it from starting
@@ -55,6 +56,7 @@ What is raised between these modules:
 
     GatewayError         errors   the gateway cannot do what the configuration asks for: no start
      └── AddressUnusable errors   nobody can listen at the configured address
+    TooManyOpen          predecessors  more was left open than one run may continue: its calls are refused
     NotServed            link     the daemon does not serve this relay, which goes on looking for another
     ClientGone           relay    the agent reads no more: the relay ends
     LineTooLong          lines    a message is above its bound

@@ -8,7 +8,6 @@ wants it any more cancels it, and only where nobody else waits.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from driver.gateway.predecessors import Predecessors
 from driver.gateway.runs import Claims, Speaker
 from driver.gateway.sources import Sources
 from driver.gateway.twins import DELIVERED, UNHEARD, Deliveries, attached, tells, undelivered
+from driver.gateway.unconfirmed import Unconfirmed
 from driver.gateway.waiting import Wait, Waits, Watch
 from driver.providers.serving import Asking
 from store.errors import QueueFull
@@ -56,8 +56,6 @@ UNDELIVERED: Final = "answer_undelivered"
 """Why an equal call is refused whose answer nobody has heard."""
 TOLD: Final = frozenset({OperationSucceeded.KIND, OperationFailed.KIND})
 """Ends that an agent would call again after, had it not heard of them."""
-UNDELIVERED_MAX: Final = 1_024
-"""Answers that a stop waits for, for somebody to say that he has them: the newest."""
 CREW_MAX: Final = 64
 """Tasks that are kept for calls to come: more begin at once only in a crowd."""
 
@@ -126,9 +124,7 @@ class Calls:
         waits.on_end = self._remember
         self._deliveries = Deliveries()
         self._predecessors = Predecessors(sources.journal, self._deliveries)
-        self._undelivered: OrderedDict[CommandId, RunId] = OrderedDict()
-        """Calls that are over, and whose askers do not have their answers yet, the newest last."""
-        self._emptied = anyio.Event()
+        self.unconfirmed: Final = Unconfirmed()
         self.claims = Claims()
         self.tally = Tally()
 
@@ -160,10 +156,7 @@ class Calls:
         return await self._sources.journal.read(lambda view: view.journal_id)
 
     async def predecessors(self, prefix: str, taken: Callable[[RunId], bool]) -> tuple[RunId, ...]:
-        """Return the runs that one continues whose name begins with `prefix`, as theirs do.
-
-        `taken` says for which somebody speaks. Raises `TooManyOpen`.
-        """
+        """See `Predecessors.left_open`."""
         return await self._predecessors.left_open(prefix, taken)
 
     def leave(self, speaker: Speaker) -> None:
@@ -173,14 +166,7 @@ class Calls:
         """
         self.claims.give(speaker)
         if not self.claims.holds(speaker.run_id):
-            for command_id in [one for one, run_id in self._undelivered.items() if run_id == speaker.run_id]:
-                self.let_go(command_id)
-
-    def let_go(self, command_id: CommandId) -> None:
-        """Wait for nobody to say that he has the answer of a call."""
-        self._undelivered.pop(command_id, None)
-        if not self._undelivered:
-            self._emptied.set()
+            self.unconfirmed.let_go_of_run(speaker.run_id)
 
     def delivered(self, given: Delivered) -> None:
         """Note, lazily, that the agent has an answer: an equal call is a new one from then on.
@@ -188,7 +174,7 @@ class Calls:
         The note may be lost in a crash: an equal call is then refused once.
         """
         command_id = given.command_id
-        self.let_go(command_id)
+        self.unconfirmed.let_go(command_id)
         if not self._deliveries.heard(command_id, given.run_id, given.digest):
             return
         try:
@@ -214,9 +200,7 @@ class Calls:
     async def flush(self) -> None:
         """Wait until the answers that are there have been delivered, `drain_s` at most."""
         with anyio.move_on_after(self._limits.drain_s):
-            while self._undelivered:
-                self._emptied = anyio.Event()
-                await self._emptied.wait()
+            await self.unconfirmed.none_left()
 
     # ------------------------------------------------------------ before it is taken
 
@@ -279,9 +263,7 @@ class Calls:
         """Have an equal write refused until somebody has heard the answer of this one."""
         contract, outcome = self._sources.contract(wait.tool), wait.outcome
         if wait.askers and isinstance(outcome, Ended) and outcome.taken:
-            self._undelivered[wait.command_id] = wait.run_id
-            while len(self._undelivered) > UNDELIVERED_MAX:
-                self._undelivered.popitem(last=False)
+            self.unconfirmed.add(wait.command_id, wait.run_id)
         told = isinstance(outcome, Ended) and outcome.kind in TOLD and outcome.data.get("effect") != "none"
         if told and contract.write and contract.identical != "allow":
             self._deliveries.answered(wait.run_id, wait.digest, wait.command_id, wait.operation_id)

@@ -147,7 +147,7 @@ class Http:
             uid=self._uid,
             sessions=self._sessions,
             delivered=self._calls.delivered,
-            let_go=self._calls.let_go,
+            let_go=self._calls.unconfirmed.let_go,
             stall_s=self._limits.stall_s,
             send=send,
         )

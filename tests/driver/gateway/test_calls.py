@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-import driver.gateway.calls as calls_module
+import driver.gateway.unconfirmed as unconfirmed_module
 from driver.core.answers import Answer, Submission
 from driver.core.attempts import Silence
 from driver.core.contracts import Contract
@@ -126,7 +126,7 @@ async def test_answers_that_a_stop_waits_for_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a client that never says what it has, the newest are waited for."""
-    monkeypatch.setattr(calls_module, "UNDELIVERED_MAX", 1)
+    monkeypatch.setattr(unconfirmed_module, "UNCONFIRMED_MAX", 1)
     async with calls(tmp_path, ScriptedProvider(answer=Silence(cause="deadline", message="lost"))) as made:
         await ask(made, "one", n=1)
         newest = await ask(made, "two", n=2)
