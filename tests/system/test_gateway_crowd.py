@@ -75,8 +75,8 @@ class Relay:
 @asynccontextmanager
 async def connected(made: Sandbox) -> AsyncGenerator[Relay]:
     """Connect one."""
-    async with await anyio.connect_unix(made.runtime / "gateway.sock") as stream:
-        yield Relay(Connection(stream))
+    async with Connection(await anyio.connect_unix(made.runtime / "gateway.sock")) as connection:
+        yield Relay(connection)
 
 
 async def test_all_connections_that_there_may_be_are_served_at_once_and_the_next_is_told_so(
