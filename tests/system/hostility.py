@@ -92,9 +92,10 @@ class Case:
         command = call(self.name, f"{self.name}/{self.tool}", run_id=f"run-{self.name}", **arguments)
         return command if self.expires_in_ms is None else {**command, "expires_in_ms": self.expires_in_ms}
 
-    def honest_command(self) -> Json:
-        """Return a call to the same provider that provokes nothing."""
-        return call(f"after-{self.name}", f"{self.name}/act", run_id="run-after", mode="honest", of=self.name)
+    def honest_command(self, number: int) -> Json:
+        """Return a call to the same provider that provokes nothing, the `number`-th."""
+        arguments: Json = {"mode": "honest", "of": self.name, "number": number}
+        return call(f"after-{number}-{self.name}", f"{self.name}/act", run_id="run-after", **arguments)
 
 
 def _honest(name: str, *options: str, ends: str = SUCCEEDED, expires_in_ms: int | None = None) -> Case:
