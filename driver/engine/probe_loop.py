@@ -26,6 +26,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from driver.core.contracts import ToolName
 from driver.engine.agenda import Agenda
+from driver.engine.errands import Postponed
 from driver.engine.looks import next_look
 from driver.engine.probing import LOOKS_MAX, Prober
 from driver.engine.surroundings import Surroundings
@@ -161,6 +162,9 @@ class ProbeLoop:
             self._news[operation_id] = None
         except StoreError:
             raise  # a journal that fails stops the daemon
+        except Postponed:
+            # when the daemon may act again, the journal says whether, and when
+            self._news[operation_id] = None
         except Exception:
             log.exception("probe_failed", operation_id=operation_id)
             self._agendas[provider].put(operation_id, self._clock() + timedelta(seconds=SETBACK_S))

@@ -7,9 +7,14 @@ so that an answer that comes too late lands nowhere. What it found is recorded i
 `operation.probed`; and as a verdict beside it (`operation.reconciled`), where it says something that nobody
 who knows better has said by then. The verdict speaks of the attempts that had been started when the question
 was put.
+
+A look waits for its turn, and for its provider to be ready. Whether the daemon may act is therefore asked
+again after each of these waits, the last time with nothing between that and the call; a look that may not be
+put any more leaves nothing behind, and is put anew when it may.
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -23,6 +28,7 @@ from driver.core.contracts import Probe, ToolName
 from driver.core.probes import Finding, Unclear, count, look_id, question, scope, verdict
 from driver.core.redaction import Redaction, redaction
 from driver.core.reports import Redactor
+from driver.engine.errands import Postponed
 from driver.engine.history import arguments_of, landed_by_now
 from driver.engine.looks import Look, record_look
 from driver.engine.reports import broken
@@ -73,6 +79,7 @@ class Prober:
         self._journal = around.journal
         self._providers = around.providers
         self._terms = around.terms
+        self._posture = around.posture
         self._clock = around.clock
         self._machine = around.machine
         self._boundary = around.boundary
@@ -82,7 +89,8 @@ class Prober:
     async def look(self, operation_id: OperationId) -> Finding | NoLook:
         """Look for what an operation came to; return what was found, once it is durable.
 
-        Cancelling it leaves nothing behind.
+        Raises `Postponed` where the daemon may not act any more when its turn has come. Cancelling it leaves
+        nothing behind, either.
         """
         case = await self._journal.read(partial(self._case, operation_id=operation_id))
         if isinstance(case, NoLook):
@@ -155,22 +163,36 @@ class Prober:
             return Unclear(f"{case.read} is not declared a read, and a probe calls nothing else")
         provider = self._providers[case.read.provider]
         look = look_id(self._new_id())
-        report, phase = await put(provider, look, case.read.tool, arguments, contract.execution_s)
+        report, phase = await put(
+            provider, look, case.read.tool, arguments, contract.execution_s, may_act=self._may_act
+        )
         hiding = redaction((*(() if contract.redact is None else contract.redact.paths), *case.hidden))
         keeping = None if hiding is None else Redactor(redaction=hiding, arguments=arguments)
         return count(case.probe, case.seen, report, phase, contract, keeping)
 
+    def _may_act(self) -> bool:
+        return self._posture.may_dispatch
+
 
 async def put(
-    provider: Provider, look: OperationId, tool: str, arguments: JsonObject, timeout_s: float
+    provider: Provider,
+    look: OperationId,
+    tool: str,
+    arguments: JsonObject,
+    timeout_s: float,
+    *,
+    may_act: Callable[[], bool],
 ) -> tuple[Report, Phase]:
     """Call a tool that only reads, once; return what became of that, and how far it got.
 
-    `look` is the id that it is called under.
+    `look` is the id that it is called under. `may_act` is asked before the provider is got ready, and right
+    before the call leaves; raises `Postponed` where it says no, and the tool has not been called.
 
     Takes `timeout_s` to get ready, and as much again for the answer, at most. Whatever the provider raises is
     a report. What is heard of the call later, nobody can mistake for an operation's.
     """
+    if not may_act():
+        raise Postponed
     call = ToolCall(
         operation_id=look,
         attempt=1,
@@ -191,7 +213,11 @@ async def put(
     try:
         with anyio.move_on_after(timeout_s):
             refused = await provider.prepare(call)
+        if not may_act():
+            raise Postponed
         return refused or await provider.dispatch(call, reach), phase
+    except Postponed:
+        raise
     except Exception as exc:
         log.exception("provider_failed", provider=provider.name, probe=tool, error=type(exc).__name__)
         return broken(phase, exc), phase

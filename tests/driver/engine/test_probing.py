@@ -433,6 +433,57 @@ async def test_a_drain_leaves_looks_to_the_next_life(tmp_path: Path) -> None:
     assert ended.effect is Effect.OCCURRED
 
 
+class SlowToGetReady(ScriptedProvider):
+    """Is not ready for a look before the gate opens."""
+
+    async def prepare(self, call: ToolCall) -> NotSent | None:
+        """Hold what is a look."""
+        self.held_in_prepare = is_look(call.operation_id)
+        return await super().prepare(call)
+
+
+async def test_a_look_that_waits_is_not_put_once_the_daemon_is_fenced(tmp_path: Path) -> None:
+    """Its provider gets ready under the fence: nothing is asked or recorded, and all is looked at later."""
+    provider = SlowToGetReady(answers=[LOST], answer=found("a"))
+    async with engine(tmp_path, provider, contract=PROBED, others=READ) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.desk.fence("superseded", "by another life")
+        provider.gate.set()
+        await rig.quiet()
+        assert [asked.tool for asked in provider.executed] == ["act"]
+        assert "operation.probed" not in await rig.kinds()
+        await rig.engine.fences.lift(accept_rollback=False, actor="operator:0")
+        await rig.quiet()
+        assert [asked.tool for asked in provider.executed] == ["act"]
+        rig.desk.history_confirmed()
+        await rig.until(lambda record: record.effect_by is Source.PROBE)
+        assert (await rig.kinds()).count("operation.probed") == 1
+    assert [asked.tool for asked in provider.executed] == ["act", "find"]
+
+
+async def test_a_look_whose_turn_comes_under_a_fence_is_not_put(tmp_path: Path) -> None:
+    """Those that wait behind others, too: no provider is even made ready for them."""
+    provider = HeldLooks(answers=[LOST] * LOOKS_MAX, answer=found("a"))
+    async with engine(tmp_path, provider, contract=PROBED, others=READ) as rig:
+        await rig.intake.deliver([call(f"cmd-{n}", arguments={"n": n}) for n in range(LOOKS_MAX)])
+        await rig.reaches("operation.unknown", LOOKS_MAX)
+        await rig.quiet()
+        asked = (await rig.operation("cmd-0")).operation_id
+        await rig.intake.deliver([command("operation.probe", "probe-1", operation_id=asked)])
+        await rig.quiet()
+        before = len(provider.prepared)
+        await rig.desk.fence("superseded", "by another life")
+        provider.gate.set()
+        await rig.reaches("operation.probed", LOOKS_MAX)
+        await rig.quiet()
+        assert len(provider.prepared) == before
+        assert rig.engine.errands.depth == 1
+        await rig.engine.fences.lift(accept_rollback=False, actor="operator:0")
+        rig.desk.history_confirmed()
+        assert (await receipt(rig))["kind"] == "command.completed"
+
+
 async def test_looks_are_bounded_for_each_provider(tmp_path: Path) -> None:
     """A hundred unknowns are no hundred reads at once, and take no slot from a call."""
     provider = HeldLooks(answers=[LOST] * 20, answer=found("a"))
