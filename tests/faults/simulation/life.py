@@ -129,11 +129,13 @@ class Life(Caller):
         self.posture = Posture(fence=None, confirmed=False)
         self.link: Link | None = None
         self.ready = False
+        self.closing = False
+        """Whether it lets go of its journal: it has nothing more to do."""
 
     @property
     def serves(self) -> bool:
-        """Whether it has started, and has not ended."""
-        return self.alive and self.ready and not self.ended.is_set()
+        """Whether it has started, and has its journal open still: its end takes as long as its disk does."""
+        return self.alive and self.ready and not self.closing
 
     def start(self) -> None:
         """Begin to live."""
@@ -233,6 +235,7 @@ class Life(Caller):
             self._begin(*await journal.read(_everything))
             journal.subscribe(self._hear)
             await self._live(journal)
+            self.closing = True
 
     def _begin(self, events: Sequence[StoredEvent], acked_seq: int) -> None:
         self.around.truth.begins(events, acked_seq)
