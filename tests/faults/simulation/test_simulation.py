@@ -1,19 +1,31 @@
 """The simulation itself: time that passes at once, processes that die between steps, worlds that repeat."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
+from typing import Any, Final
 
 import pytest
 
+from driver.engine.intake import Intake
+from store.journal import Journal
+from store.records import StoredEvent
 from tests.faults.simulation.batch import play_control, play_many, workers
+from tests.faults.simulation.controls import swapped
 from tests.faults.simulation.lane import NAME, run
+from tests.faults.simulation.life import Life
 from tests.faults.simulation.loop import PROCESS, Deadlock, Process, VirtualLoop
-from tests.faults.simulation.plane import BOTH_LIVE
+from tests.faults.simulation.plane import BOTH_LIVE, Plane
 from tests.faults.simulation.rivals import KEPT
 from tests.faults.simulation.themes import TWO_DAEMONS
 
 SEEDS = range(4_000, 4_012)
+LATE: Final[dict[str, Any]] = {
+    "command_id": "late",
+    "run_id": "run-late",
+    "kind": "tool.call",
+    "data": {"tool": "tools/plain", "arguments": {"n": -2}},
+}
 
 
 def lived(main: Callable[[], Awaitable[None]]) -> VirtualLoop:
@@ -84,6 +96,55 @@ def test_a_world_is_the_same_each_time() -> None:
     assert first.broken == []
     assert first.traces == second.traces
     assert len(set(first.traces.values())) == len(SEEDS)
+
+
+def play_asked_late(seed: int, *, forgetful: bool) -> list[str]:
+    """Play a world in which somebody wants a call after all has come to rest. Return what broke. In a worker.
+
+    `forgetful`: the daemon accepts it, and never comes back to it.
+    """
+    ask_at_once, follow_all, wanted = Life.ask, Intake._follow_all, str(LATE["command_id"])
+    forgets: list[bool] = []
+
+    async def ask(self: Life, question: Callable[[Journal], Awaitable[Any]]) -> object:
+        plane, journal, accepted = self.around.network.plane, self.journal, asyncio.Event()
+        assert isinstance(plane, Plane), "there is one plane"
+        assert journal is not None, "it was opened"
+
+        def hear(events: Sequence[StoredEvent]) -> None:
+            if any(event.command_id == wanted for event in events):
+                accepted.set()
+
+        if wanted not in plane.orders:
+            if forgetful:
+                forgets.append(True)
+            journal.subscribe(hear)
+            plane.give(LATE)
+            await accepted.wait()
+        return await ask_at_once(self, question)
+
+    def follow(self: Intake, taken: Sequence[Any]) -> None:
+        if not forgets:
+            follow_all(self, taken)
+
+    with swapped(Life, "ask", ask), swapped(Intake, "_follow_all", follow):
+        return play_many([seed]).broken
+
+
+def test_who_wants_something_before_a_world_is_judged_is_waited_for() -> None:
+    """What a daemon has only just accepted has not ended yet, and that is no broken promise."""
+    with workers(1) as pool:
+        for seed in SEEDS[:4]:
+            assert pool.submit(play_asked_late, seed, forgetful=False).result() == [], seed
+
+
+def test_a_daemon_that_forgets_what_it_has_accepted_is_found_out_to_the_end() -> None:
+    """However late it was wanted, each command has its receipt, and each operation its end."""
+    with workers(1) as pool:
+        for seed in SEEDS[:4]:
+            broken = pool.submit(play_asked_late, seed, forgetful=True).result()
+            assert any("I4: no receipt" in text for text in broken), seed
+            assert any("it has not ended" in text for text in broken), seed
 
 
 def test_a_daemon_that_deduplicates_in_memory_is_found_out() -> None:

@@ -6,7 +6,7 @@ command has its receipt, and what the journal says is what has happened.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from driver.faults import BOUNDARIES
-from store.journal import Journal
+from store.records import OperationRecord
 from store.settings import JournalSettings
 from store.verify import verify_file
 from tests.faults.simulation.disk import Disk
@@ -161,7 +161,7 @@ class World:
         self._start()
         await asyncio.sleep(TROUBLE_S)
         self._heal()
-        await self._come_to_rest()
+        truth.judge(await self._found_at_rest())
         await self._stop()
 
     def _count(self, parked: int) -> None:
@@ -386,34 +386,43 @@ class World:
         life = self.lives[-1]
         life.dies_at, life.dies_at_boundary = None, None
 
-    async def _come_to_rest(self) -> None:
+    async def _found_at_rest(self) -> Sequence[OperationRecord]:
+        """Return what the journal says once nothing happens any more, or when that should have been."""
         ends = asyncio.get_running_loop().time() + REST_S
+        while True:
+            in_time, life = await self._come_to_rest(ends), self.lives[-1]
+            if life.journal is None or life.ended.is_set():
+                return ()
+            last_seq = life.journal.statistics().last_seq
+            found = await life.ask(records)
+            # a disk may still be slow, and somebody want something before it has answered
+            if not in_time or (last_seq == life.journal.statistics().last_seq and self._is_at_rest()):
+                return found
+
+    async def _come_to_rest(self, ends: float) -> bool:
         still = 0
         while still < 3:
             await asyncio.sleep(LOOK_S)
-            still = still + 1 if await self._is_at_rest() else 0
+            still = still + 1 if self._is_at_rest() else 0
             if asyncio.get_running_loop().time() > ends:
                 self.truth.blame("I4", f"no receipt in {REST_S:g} s for {self.plane.open_orders()}")
-                return
+                return False
+        return True
 
-    async def _is_at_rest(self) -> bool:
+    def _is_at_rest(self) -> bool:
         life = self.lives[-1]
         if self.plane.open_orders() or not life.alive or not life.ready or life.journal is None:
             return False
         if life.ended.is_set():
             return True
+        statistics = life.journal.statistics()
         # under a fence nothing comes to its end: an operator lifts it soon
-        return life.posture.fence is None and self._has_everything(life.journal)
-
-    def _has_everything(self, journal: Journal) -> bool:
-        statistics = journal.statistics()
-        return self.plane.has_everything(statistics.last_seq - statistics.base)
+        return life.posture.fence is None and self.plane.has_everything(statistics.last_seq - statistics.base)
 
     async def _stop(self) -> None:
         life = self.lives[-1]
         if life.journal is None or life.ended.is_set():
             return
-        self.truth.judge(await life.ask(records))
         self._count(await life.ask(dead_letters))
         self.truth.broken += [
             text for history in self.plane.histories.values() for text in history.violations
