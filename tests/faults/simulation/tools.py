@@ -251,7 +251,7 @@ class Tools:
             return
         self._known[key] = now
         self.truth.note(now, "happens", tool, key)
-        self.truth.happens(key)
+        self.truth.happens(key, item.call.attempt)
 
     def _answers(self, item: Pending, after_s: float, report: Report | None = None) -> None:
         loop = asyncio.get_running_loop()

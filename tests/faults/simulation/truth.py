@@ -27,6 +27,10 @@ class Truth:
         self.fired: Counter[str] = Counter()
         self.effects: Counter[str] = Counter()
         """How often the world was changed, by idempotency key."""
+        self._by_attempt: Counter[tuple[str, int]] = Counter()
+        """The same, by key and attempt."""
+        self._none_before: set[str] = set()
+        """Operations of which a journal that was rolled back said `none` then, and nothing new since."""
         self.held: set[tuple[str, int]] = set()
         """The intents that the plane holds."""
         self.may_be_erased = False
@@ -104,6 +108,8 @@ class Truth:
 
     def _hear(self, life: int, event: StoredEvent, data: Json) -> None:
         operation_id = event.operation_id or ""
+        if event.kind in _NEWS:
+            self._none_before.discard(operation_id)
         for word in _WORDS.get(event.kind, ()):
             self.reached[word.format(**data)] += 1
         match event.kind:
@@ -142,6 +148,7 @@ class Truth:
         """The file is gone, or is an older one that holds `kept`: what came later nobody can know."""
         self.forked = True
         self.told = dict(kept)
+        self._none_before = _said_none(kept)
 
     # ------------------------------------------------------------ the world
 
@@ -180,9 +187,10 @@ class Truth:
         else:
             self.used.add(request)
 
-    def happens(self, key: str) -> None:
+    def happens(self, key: str, attempt: int) -> None:
         """The world has changed."""
         self.effects[key] += 1
+        self._by_attempt[key, attempt] += 1
         if self.effects[key] > 1 and key not in self.lied:
             self.blame("I2", f"{key} happened {self.effects[key]} times")
 
@@ -190,8 +198,9 @@ class Truth:
 
     def judge(self, records: Sequence[OperationRecord]) -> None:
         """Compare what the journal says in the end with what has happened."""
+        attempts = {record.operation_id: record.attempt_count for record in records}
         for record in records:
-            happened, effect, state = self._happened(record.operation_id), record.effect, record.state
+            happened, effect, state = self._denied(record.operation_id, attempts), record.effect, record.state
             said = f"{record.tool} {record.operation_id} is {state}, {effect} by {record.effect_by}"
             if state in OPEN:
                 self.blame("I4", f"{said}: it has not ended")
@@ -205,6 +214,21 @@ class Truth:
             ):
                 self.blame("I3", f"{said}, and it never happened")
 
+    def _denied(self, operation_id: OperationId, attempts: Mapping[OperationId, int]) -> int:
+        """How often an operation happened of which `none` is said: what makes that a lie.
+
+        A receipt from before a rollback stands as it is, and speaks of the attempts until then; of those that
+        are lost with what came later nobody can know, and rule R builds on no such `none`.
+        """
+        if operation_id not in self._none_before:
+            return self._happened(operation_id)
+        concerned = self.children.get(operation_id, {operation_id})
+        return sum(
+            times
+            for (key, attempt), times in self._by_attempt.items()
+            if key in concerned and attempt <= attempts.get(OperationId(key), 0)
+        )
+
     def _happened(self, operation_id: str) -> int:
         """How often an operation did something, or those that it was delegated to."""
         return sum(self.effects[each] for each in self.children.get(operation_id, {operation_id}))
@@ -213,6 +237,23 @@ class Truth:
         """Whether it did something; of one that was delegated, whether any of its children was called."""
         children = self.children.get(operation_id, set())
         return self._happened(operation_id) > 0 or any(child in children for child, _ in self.sent)
+
+
+_NEWS: Final = frozenset({"operation.started", "operation.reconciled", "operation.late_result"})
+"""What says something about an operation that its receipt, told once more in another history, did not."""
+
+
+def _said_none(kept: Mapping[int, bytes | None]) -> set[str]:
+    """Return the operations that a journal of these events says ended, and did nothing by its newest word."""
+    found: dict[str, bool] = {}
+    for _, body in sorted(kept.items()):
+        event: Json = json.loads(body or b"{}")
+        kind, data = event.get("kind", ""), event.get("data", {})
+        if kind in _NEWS or kind in ("operation.failed", "operation.unknown", "operation.succeeded"):
+            found[event["operation_id"]] = data.get("effect") == "none"
+        elif kind == "operation.not_executed":
+            found[event["operation_id"]] = True
+    return {operation_id for operation_id, is_none in found.items() if is_none}
 
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
