@@ -18,7 +18,9 @@ the parent itself stands against a word of the same rank. What a supervisor infe
 nothing here.
 
 It is what the child runs that are known by then prove. Of one that begins later the journal learns what it
-can: where that contradicts, the parent's effect is judged anew.
+can: where that contradicts, the parent's effect is judged anew. A child on which it rests that its parent did
+nothing gets no further attempt (`idle_parent`): weaker evidence of what that came to could not take the word
+back, and meanwhile others build on it.
 """
 
 from collections.abc import Iterator
@@ -114,6 +116,22 @@ def conclusion(ledger: Ledger, operation_id: OperationId) -> Draft | None:
         started_seq=parent.record.started_seq,
     )
     return Draft(data=data, operation_id=operation_id)
+
+
+def idle_parent(ledger: Ledger, operation_id: OperationId) -> OperationId | None:
+    """Return an operation that counts as not having happened because this one, in its service, did nothing.
+
+    None where there is none; where nobody has judged it so, or somebody says otherwise, it is not that.
+    """
+    rows = ledger.execute("served_by", {"operation": operation_id}).fetchall()
+    for served in dict.fromkeys(OperationId(row[0]) for row in rows):
+        parent = find_operation(ledger, served)
+        if parent is None or parent.record.effect is not Effect.NONE or parent.record.ended_at is None:
+            continue
+        found = delegation(ledger, parent)
+        if found is not None and found.effect is Effect.NONE:
+            return served
+    return None
 
 
 def parents(ledger: Ledger, run: int, run_id: RunId) -> Iterator[OperationId]:

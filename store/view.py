@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from store import pieces
-from store.delegation import Delegation, delegation
+from store.delegation import Delegation, delegation, idle_parent
 from store.erasure import RunErasure, is_erased, walk_row
 from store.lifecycle import State
 from store.located import Row, command_row, operation_row, run_record
@@ -152,6 +152,13 @@ class View(Outline):
         """Return what the runs that serve the operation have done so far; None where there is none."""
         row = find_operation(self.ledger, operation_id)
         return None if row is None else delegation(self.ledger, row)
+
+    def idle_parent(self, operation_id: OperationId) -> OperationId | None:
+        """Return an operation that counts as not having happened as this one, which serves it, did nothing.
+
+        None where there is none.
+        """
+        return idle_parent(self.ledger, operation_id)
 
     def operation_events(self, operation_id: OperationId) -> tuple[int, ...]:
         """Return the seqs of the operation's events, its command's own among them.

@@ -174,6 +174,12 @@ COMPENSATED: Final = Refusal(
     "Send a new command",
 )
 """What is said where a compensation would stand for an effect that it came before."""
+PARENT_JUDGED: Final = Refusal(
+    "parent_judged",
+    "what it was called for counts as not having happened, because this did nothing, and somebody may rely "
+    "on that: retry the parent, or send a new command",
+)
+"""What is said where an attempt would come behind the word about the parent that rests on its absence."""
 COMPENSATES_RUNNING: Final = Refusal(
     "still_running", "what it takes back runs, or another attempt of that was asked for: wait for its outcome"
 )

@@ -10,6 +10,8 @@ attempt itself is the dispatcher's, as any other.
 
 What its compensation has been called for has no further attempt: the effect would come behind what takes it
 back, and stand as taken back. Neither has a compensation while an attempt of what it takes back may come.
+Nor has what was called for another operation, once that counts as not having happened because of it
+(`store.delegation`); while an attempt is asked for, nothing is concluded about the other one.
 
 Until its intent is recorded the operation stays as it is, and the wish for the attempt is the open command
 and nothing else. Whatever withdraws the wish (a cancel, the expiry, rule R after all, a person who does not
@@ -27,6 +29,7 @@ from driver.core.revival import (
     COMPENSATED,
     COMPENSATES_LANDING,
     COMPENSATES_RUNNING,
+    PARENT_JUDGED,
     UNKNOWN_OPERATION,
     Refusal,
     refusal,
@@ -114,6 +117,8 @@ class RetryCommand:
             return refused
         if compensation is not None and record.write and _may_have_happened(compensation):
             return COMPENSATED
+        if record.write and view.idle_parent(operation_id) is not None:
+            return PARENT_JUDGED
         return self._ahead(view, record)
 
     def _ahead(self, view: View, record: OperationRecord) -> Refusal | None:

@@ -123,6 +123,7 @@ class Code(StrEnum):
     NOT_ENDED = "not_ended"
     ALREADY_OCCURRED = "already_occurred"
     COMPENSATED = "compensated"
+    PARENT_JUDGED = "parent_judged"
     ARGUMENTS_ERASED = "arguments_erased"
     EXPIRED = "expired"
     MAY_STILL_LAND = "may_still_land"

@@ -78,6 +78,7 @@ ENDPOINTS: Final = (
             Code.NOT_ENDED,
             Code.ALREADY_OCCURRED,
             Code.COMPENSATED,
+            Code.PARENT_JUDGED,
             Code.ARGUMENTS_ERASED,
             Code.EXPIRED,
             Code.MAY_STILL_LAND,

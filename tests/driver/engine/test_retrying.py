@@ -16,7 +16,7 @@ from driver.engine.running import Running, Step
 from driver.engine.steps import Steps
 from store.events import Draft, OperationReconciled
 from store.lifecycle import Effect, Evidence, Judgement, Source, State, judge
-from store.records import AttemptRecord, CommandId, EvidenceRecord
+from store.records import AttemptRecord, CommandId, EvidenceRecord, JsonObject, RunId
 from store.transaction import Transaction
 from store.view import View
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
@@ -28,6 +28,7 @@ GONE = Silence(cause="connection_lost", message="gone")
 LATE = Silence(cause="deadline", message="no answer in time")
 PLAIN = Contract(declared=True)
 ASKING = Contract(declared=True, approval="required")
+CHILD_RUN = RunId("child")
 DEDUPLICATING = replace(SAFE, retry="never")
 
 
@@ -687,3 +688,48 @@ async def test_there_is_a_bound_on_what_is_asked_for_and_not_done(tmp_path: Path
             await ask_again(rig, f"retry-{number}", f"cmd-{number}")
         known = await rig.journal.read(lambda view: view.command(CommandId("retry-3")))
     assert known is None
+
+
+async def delegated(rig: Rig, *, ends: bool = True) -> None:
+    """A parent, and a call of another run that serves it: both are lost, and the child run ends."""
+    await rig.intake.deliver([call()])
+    parent = await rig.settled()
+    child = call("child-1", run_id=CHILD_RUN, arguments={"n": 2})
+    data: JsonObject = {**child.data, "parent_operation_id": parent.operation_id}
+    await rig.intake.deliver([replace(child, data=data)])
+    await rig.settled("child-1")
+    if ends:
+        await rig.intake.deliver([command("run.end", "end-1", run_id=CHILD_RUN)])
+
+
+@pytest.mark.parametrize("contract", [PLAIN, DEDUPLICATING])
+async def test_what_its_parents_none_rests_on_is_not_tried_again(tmp_path: Path, contract: Contract) -> None:
+    """Whatever evidence there is of it later would be weaker than the word that its parent did nothing."""
+    provider = ScriptedProvider(answers=[GONE, GONE])
+    async with engine(tmp_path, provider, contract=contract) as rig:
+        await delegated(rig)
+        await say(rig, Effect.NONE, command_id="child-1")
+        parent = await rig.operation()
+        await ask_again(rig, of="child-1")
+        found = await receipt_now(rig)
+        await say(rig, Effect.UNKNOWN)
+        await ask_again(rig, "retry-2", of="child-1")
+        kind, data = await receipt(rig, "retry-2")
+    assert (parent.effect, parent.effect_by) == (Effect.NONE, Source.OPERATOR)
+    assert found is not None
+    assert (found[0], found[1]["code"]) == ("command.failed", "parent_judged")
+    assert (kind, data["outcome"]) == ("command.completed", "succeeded"), "nobody relies on it any more"
+
+
+async def test_what_has_judged_no_parent_is_tried_again(tmp_path: Path) -> None:
+    """Its run goes on, so nothing follows from it yet; once both are over, the parent has happened."""
+    provider = ScriptedProvider(answers=[GONE, GONE])
+    async with engine(tmp_path, provider, contract=PLAIN) as rig:
+        await delegated(rig, ends=False)
+        await say(rig, Effect.NONE, command_id="child-1")
+        await ask_again(rig, of="child-1")
+        kind, data = await receipt(rig)
+        await rig.intake.deliver([command("run.end", "end-1", run_id=CHILD_RUN)])
+        parent = await rig.operation()
+    assert (kind, data["outcome"]) == ("command.completed", "succeeded")
+    assert parent.effect is Effect.OCCURRED
