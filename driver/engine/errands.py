@@ -131,7 +131,7 @@ class Errands:
             raise  # a journal that fails stops the daemon
         except Postponed:
             self._under_way -= 1
-            self._waiting.append(errand)
+            self.take(errand)  # at once, where it may act again by now: nobody else would begin it
             return
         except Exception as exc:
             log.exception("errand_failed", command_id=errand.command_id, kind=errand.data.KIND)

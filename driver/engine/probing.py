@@ -10,7 +10,8 @@ was put.
 
 A look waits for its turn, and for its provider to be ready. Whether the daemon may act is therefore asked
 again after each of these waits, the last time with nothing between that and the call; a look that may not be
-put any more leaves nothing behind, and is put anew when it may.
+put any more leaves nothing behind, and is put anew when it may. So does one whose answer comes in another
+history: it was put before somebody agreed to that one, and until then another life may have gone on.
 """
 
 from collections import defaultdict
@@ -37,7 +38,8 @@ from driver.engine.withheld import redactor
 from driver.providers.protocol import Provider
 from driver.providers.readoption import Readopting
 from store.lifecycle import OPEN
-from store.records import JsonObject, OperationId
+from store.records import JournalId, JsonObject, OperationId
+from store.transaction import Transaction
 from store.view import View
 
 log = structlog.get_logger(__name__)
@@ -61,6 +63,8 @@ class _Case:
     """One look, prepared: what is asked, and all that decides what the answer proves."""
 
     look: Look
+    journal_id: JournalId
+    """The history in which the question is put."""
     probe: Probe
     read: ToolName
     seen: JsonObject
@@ -89,8 +93,8 @@ class Prober:
     async def look(self, operation_id: OperationId) -> Finding | NoLook:
         """Look for what an operation came to; return what was found, once it is durable.
 
-        Raises `Postponed` where the daemon may not act any more when its turn has come. Cancelling it leaves
-        nothing behind, either.
+        Raises `Postponed` where the daemon may not act any more when its turn has come, and where another
+        history has begun since. Cancelling it leaves nothing behind, either.
         """
         case = await self._journal.read(partial(self._case, operation_id=operation_id))
         if isinstance(case, NoLook):
@@ -98,7 +102,7 @@ class Prober:
         async with self._limits[case.read.provider]:
             finding = await self._ask(case)
         self._boundary("probe.answered")
-        settled = await self._journal.transact(partial(record_look, look=case.look, finding=finding))
+        settled = await self._journal.transact(partial(_record, case=case, finding=finding))
         self._boundary("probe.recorded")
         log.info(
             "operation_probed",
@@ -139,6 +143,7 @@ class Prober:
                 started_seq=record.started_seq,
                 attempts=record.attempt_count,
             ),
+            journal_id=view.journal_id,
             probe=probe,
             read=read,
             seen=seen,
@@ -224,6 +229,12 @@ async def put(
     finally:
         if isinstance(provider, Readopting):
             provider.settled(call.operation_id, call.attempt)
+
+
+def _record(tx: Transaction, case: _Case, finding: Finding) -> bool:
+    if tx.journal_id != case.journal_id:
+        raise Postponed
+    return record_look(tx, case.look, finding)
 
 
 def _of_results(hidden: Redaction) -> tuple[str, ...]:

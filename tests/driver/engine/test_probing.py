@@ -484,6 +484,22 @@ async def test_a_look_whose_turn_comes_under_a_fence_is_not_put(tmp_path: Path) 
         assert (await receipt(rig))["kind"] == "command.completed"
 
 
+async def test_an_answer_from_before_a_rollback_says_nothing_after_it(tmp_path: Path) -> None:
+    """Another life may have acted until somebody accepted it: the look is put anew, and that one counts."""
+    provider = HeldLooks(answers=[LOST, found()], answer=found("a"))
+    async with engine(tmp_path, provider, contract=PROBED, others=READ) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.desk.fence("rolled_back", "d")
+        await rig.engine.fences.lift(accept_rollback=True, actor="operator:0")
+        rig.desk.history_confirmed()
+        provider.gate.set()
+        ended = await rig.until(lambda record: record.effect_by is Source.PROBE)
+        assert (await rig.kinds()).count("operation.probed") == 1
+    assert ended.effect is Effect.OCCURRED
+    assert [asked.tool for asked in provider.executed] == ["act", "find", "find"]
+
+
 async def test_looks_are_bounded_for_each_provider(tmp_path: Path) -> None:
     """A hundred unknowns are no hundred reads at once, and take no slot from a call."""
     provider = HeldLooks(answers=[LOST] * 20, answer=found("a"))
@@ -507,6 +523,24 @@ async def unsettled(rig: Rig) -> OperationId:
     await rig.reaches("operation.probed")
     await rig.quiet()
     return (await rig.operation()).operation_id
+
+
+async def test_a_probe_that_a_rollback_overtakes_ends_with_it(tmp_path: Path) -> None:
+    """Its answer is dropped, and its errand waits for nothing more."""
+    provider = HeldLooks(answers=[LOST], answer=FAILED)
+    provider.gate.set()
+    async with engine(tmp_path, provider, contract=PROBED, others=READ) as rig:
+        asked = await unsettled(rig)
+        provider.gate, provider.arrived = anyio.Event(), anyio.Event()
+        await rig.intake.deliver([command("operation.probe", "probe-1", operation_id=asked)])
+        await provider.arrived.wait()
+        await rig.desk.fence("rolled_back", "d")
+        await rig.engine.fences.lift(accept_rollback=True, actor="operator:0")
+        rig.desk.history_confirmed()
+        provider.gate.set()
+        await rig.quiet()
+        assert rig.engine.errands.depth == 0
+        assert (await receipt(rig))["code"] == "rolled_back"
 
 
 async def test_a_look_can_be_asked_for(tmp_path: Path) -> None:
