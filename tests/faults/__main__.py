@@ -65,8 +65,8 @@ LANES: Final = (
         module="tests.faults.model",
         what="Hypothesis state machines: the journal, its evidence, what a supervisor records, the link",
         points="examples",
-        normal=Box(seconds=70, points=3_000),
-        full=Box(seconds=1_000, points=50_000),
+        normal=Box(seconds=115, points=3_000),
+        full=Box(seconds=1_300, points=50_000),
     ),
     Lane(
         name="simulation",
@@ -100,7 +100,7 @@ LANES: Final = (
         what="frames, handshakes, planes, servers and callers that nobody should believe",
         points="inputs",
         normal=Box(seconds=70, points=100_000),
-        full=Box(seconds=700, points=5_000_000),
+        full=Box(seconds=900, points=5_000_000),
     ),
     Lane(
         name="mutants",
