@@ -255,8 +255,13 @@ class View(Outline):
         At most `RESUMED_MAX` beside the run itself, and one more where there are more.
         """
         found = dict.fromkeys((run_id, *resumes))
+        covered: set[RunId] = set()
         for name in (run_id, *resumes):
-            found |= dict.fromkeys(self.resumed(name))
+            if name in covered:
+                continue  # after its first call a run resumes these already
+            earlier = self.resumed(name)
+            covered.update(earlier)
+            found |= dict.fromkeys(earlier)
             if len(found) > RESUMED_MAX + 1:
                 break
         return tuple(found)[: RESUMED_MAX + 2]

@@ -33,7 +33,7 @@ from store.records import JsonObject, StoredEvent
 log = structlog.get_logger(__name__)
 
 TOLD_AFTER_S: Final = 0.02
-"""About what a commit takes on a quick disk: whoever waited for it is through by then."""
+"""Longer than a lone call takes, with both of its commits: its lines stand in the way of neither."""
 
 Told = Mapping[str, tuple[str, tuple[str, ...]]]
 

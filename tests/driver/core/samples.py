@@ -1,4 +1,4 @@
-"""One well-formed sample of every frame, of every kind of command, and of every kind of event."""
+"""One well-formed sample of every frame, of every kind of command and of event, and of an operation."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -60,7 +60,7 @@ from store.events import (
     OperationUnknown,
     SupervisorVerdict,
 )
-from store.lifecycle import Effect
+from store.lifecycle import Effect, Source, State
 from store.records import (
     BootId,
     Chain,
@@ -69,6 +69,7 @@ from store.records import (
     JournalId,
     JsonObject,
     OperationId,
+    OperationRecord,
     Origin,
     RunId,
     Timestamp,
@@ -83,6 +84,39 @@ COMMAND: Final = CommandId("cmd-9")
 OPERATION: Final = OperationId("op_" + "5d" * 16)
 DIGEST: Final = Digest("ab" * 32)
 AT: Final = Timestamp("2026-11-29T10:40:19.925541Z")
+
+ENDED: Final = OperationRecord(
+    operation_id=OPERATION,
+    command_id=COMMAND,
+    run_id=RUN,
+    origin=Origin.PLANE,
+    tool="a/b",
+    args_digest=DIGEST,
+    write=True,
+    identical="guard-unsettled",
+    repeat=False,
+    state=State.SUCCEEDED,
+    effect=Effect.OCCURRED,
+    effect_by=Source.PROVIDER,
+    best_effort=False,
+    settled=True,
+    guards=False,
+    reason=None,
+    error_means=None,
+    receipt=None,
+    attempt_count=1,
+    metadata=None,
+    accepted_seq=1,
+    started_seq=1,
+    result_seq=2,
+    accepted_at=AT,
+    started_at=AT,
+    ended_at=AT,
+    deadline_at=None,
+    expires_at=None,
+    parent_operation_id=None,
+)
+"""What was called once, and succeeded."""
 
 FROM_PLANE: Final[Sequence[Frame]] = (
     Welcome(session_id="s-81", acked_seq=0, window=256, max_frame_bytes=1_048_576),

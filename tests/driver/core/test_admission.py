@@ -44,6 +44,7 @@ from store.records import (
     RunId,
     Timestamp,
 )
+from tests.driver.core.samples import ENDED
 
 HERE, ELSEWHERE = JournalId("aa" * 16), JournalId("bb" * 16)
 AT = Timestamp("2026-11-29T10:40:19.925541Z")
@@ -77,36 +78,15 @@ KNOWN = CommandRecord(
     receipt_kind=None,
     expires_at=None,
 )
-TWIN = OperationRecord(
+TWIN = replace(
+    ENDED,
     operation_id=OperationId("op_" + "0" * 32),
     command_id=CommandId("cmd-0"),
-    run_id=RunId("run-1"),
-    origin=Origin.PLANE,
     tool=CALL.tool,
     args_digest=Digest("33" * 32),
-    write=True,
-    identical="guard-unsettled",
-    repeat=False,
-    state=State.SUCCEEDED,
-    effect=Effect.OCCURRED,
-    effect_by=Source.PROVIDER,
-    best_effort=False,
-    settled=True,
-    guards=False,
-    reason=None,
-    error_means=None,
-    receipt=None,
-    attempt_count=1,
-    metadata=None,
-    accepted_seq=1,
     started_seq=2,
     result_seq=3,
-    accepted_at=AT,
-    started_at=AT,
-    ended_at=AT,
     deadline_at=AT,
-    expires_at=None,
-    parent_operation_id=None,
 )
 
 

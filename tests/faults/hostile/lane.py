@@ -26,11 +26,7 @@ from tests.driver.providers.mcp.test_mutations import over_http, sized
 from tests.faults.balance import Balance
 from tests.faults.hostile import daemons, liars, parsers, relays, rivals, visits
 from tests.faults.hostile.decoders import DECODERS
-from tests.faults.lane import (
-    BROKEN_MAX,
-    MEASURES,
-    Report,
-)
+from tests.faults.lane import BROKEN_MAX, MEASURES, Report
 
 NAME: Final = "hostile peers"
 SILENT: Final = 50

@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.balance import Balance
-from tests.faults.lane import (
-    DUPLICATE_EFFECTS,
-    MEASURES,
-    Report,
-)
+from tests.faults.lane import DUPLICATE_EFFECTS, MEASURES, Report
 from tests.faults.network import calls, countryside, cuts, partitions
 
 NAME: Final = "network"

@@ -1,54 +1,15 @@
 """What the simulation holds to be a lie: tried on histories that are written by hand."""
 
 import json
+from dataclasses import replace
 
-from store.lifecycle import Effect, Source, State
-from store.records import (
-    Chain,
-    CommandId,
-    Digest,
-    OperationId,
-    OperationRecord,
-    Origin,
-    RunId,
-    StoredEvent,
-    Timestamp,
-)
+from store.lifecycle import Effect, State
+from store.records import Chain, Digest, OperationId, StoredEvent
+from tests.driver.core.samples import AT, ENDED
 from tests.faults.simulation.truth import Truth
 
 KEY = OperationId("op_1")
-AT = Timestamp("2030-01-01T00:00:00.000000Z")
-NONE = OperationRecord(
-    operation_id=KEY,
-    command_id=CommandId("cmd-1"),
-    run_id=RunId("run-1"),
-    origin=Origin.PLANE,
-    tool="tools/proving",
-    args_digest=Digest(""),
-    write=True,
-    identical="guard-unsettled",
-    repeat=False,
-    state=State.FAILED,
-    effect=Effect.NONE,
-    effect_by=Source.PROVIDER,
-    best_effort=False,
-    settled=True,
-    guards=False,
-    reason=None,
-    error_means="none",
-    receipt=None,
-    attempt_count=1,
-    metadata=None,
-    accepted_seq=1,
-    started_seq=1,
-    result_seq=2,
-    accepted_at=AT,
-    started_at=AT,
-    ended_at=AT,
-    deadline_at=None,
-    expires_at=None,
-    parent_operation_id=None,
-)
+NONE = replace(ENDED, operation_id=KEY, state=State.FAILED, effect=Effect.NONE, error_means="none")
 """What failed, and is proven to have done nothing."""
 
 
