@@ -34,8 +34,8 @@ from tests.faults.simulation.disk import Disk, Machine, replace_threads
 from tests.faults.simulation.files import OWNER_ONLY
 from tests.faults.simulation.life import BASE, counting
 from tests.faults.simulation.loop import PROCESS, VirtualLoop, order_scopes
+from tests.faults.simulation.outcome import Outcome, play
 from tests.faults.simulation.themes import TWO_DAEMONS, Theme
-from tests.faults.simulation.world import Outcome, play
 
 MEMORY: Final = Path("/dev/shm")
 RESERVE_BYTES: Final = 65_536

@@ -17,6 +17,8 @@ from tests.faults.simulation.batch import Tally, play_control, play_many, worker
 from tests.faults.simulation.controls import CONTROLS
 from tests.faults.simulation.plane import BOTH_LIVE
 from tests.faults.simulation.rivals import ENDED, KEPT, REFUSED
+from tests.faults.simulation.truth import JUDGED
+from tests.faults.simulation.world import AFTER_STOP
 
 NAME: Final = "simulation"
 SEEDS_EACH: Final = 1_000_000
@@ -76,6 +78,7 @@ STATES: Final = frozenset(
         REFUSED,
         KEPT,
         ENDED,
+        AFTER_STOP,
     }
 )
 WANTED: Final = STATES | {f"caught: {name}" for name in CONTROLS}
@@ -104,7 +107,8 @@ def run(seed: int, seconds: float, points: int) -> Report:
     report.notes.append(f"{len(again)} worlds played again, twice: bit-identical")
     report.tried = (
         f"{tally.worlds:,} worlds with {tally.lives:,} lives, {tally.steps:,} steps, "
-        f"{tally.virtual_s / 3600:,.0f} h of simulated time"
+        f"{tally.virtual_s / 3600:,.0f} h of simulated time, "
+        f"{tally.reached[JUDGED]:,} judged by their records"
     )
     report.points = tally.worlds
     for measure, marks in FIGURES.items():

@@ -135,7 +135,12 @@ class Life(Caller):
     @property
     def serves(self) -> bool:
         """Whether it has started, and has its journal open still: its end takes as long as its disk does."""
-        return self.alive and self.ready and not self.closing
+        return self.alive and self.ready and not self.closing and not self.ended.is_set()
+
+    @property
+    def stays(self) -> bool:
+        """Whether it serves, and nobody has told it to stop."""
+        return self.serves and not self.told_to_stop.is_set()
 
     def start(self) -> None:
         """Begin to live."""

@@ -18,6 +18,8 @@ from tests.faults.simulation.loop import PROCESS, Deadlock, Process, VirtualLoop
 from tests.faults.simulation.plane import BOTH_LIVE, Plane
 from tests.faults.simulation.rivals import KEPT
 from tests.faults.simulation.themes import TWO_DAEMONS
+from tests.faults.simulation.truth import JUDGED
+from tests.faults.simulation.world import AFTER_STOP, World
 
 SEEDS = range(4_000, 4_012)
 LATE: Final[dict[str, Any]] = {
@@ -145,6 +147,32 @@ def test_a_daemon_that_forgets_what_it_has_accepted_is_found_out_to_the_end() ->
             broken = pool.submit(play_asked_late, seed, forgetful=True).result()
             assert any("I4: no receipt" in text for text in broken), seed
             assert any("it has not ended" in text for text in broken), seed
+
+
+def test_every_world_is_judged_by_its_records() -> None:
+    """Where the daemon was stopped, and nothing is left to do, it is the next life that is asked."""
+    with workers(1) as pool:
+        found = pool.submit(play_many, range(4_000, 4_060)).result()
+    assert found.broken == []
+    assert found.reached[JUDGED] == found.worlds == 60
+    assert found.reached[AFTER_STOP] > 0
+
+
+def play_unjudged(seed: int) -> list[str]:
+    """Play a world at whose end nobody looks at the journal. Return what broke. In a worker."""
+
+    async def look_away(self: World) -> None:
+        del self
+
+    with swapped(World, "_be_judged", look_away):
+        return play_many([seed]).broken
+
+
+def test_a_world_that_nobody_has_judged_does_not_count_as_one_that_holds() -> None:
+    """What was not looked at is no proof."""
+    with workers(1) as pool:
+        broken = pool.submit(play_unjudged, SEEDS[0]).result()
+    assert [text for text in broken if "nobody has judged it" in text] == broken != []
 
 
 def test_a_daemon_that_deduplicates_in_memory_is_found_out() -> None:

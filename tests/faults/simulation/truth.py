@@ -17,6 +17,8 @@ from store.records import OperationId, OperationRecord, StoredEvent
 
 Json = dict[str, Any]
 
+JUDGED: Final = "judged by its records"
+
 
 class Truth:
     """The omniscient side of one world."""
@@ -198,6 +200,7 @@ class Truth:
 
     def judge(self, records: Sequence[OperationRecord]) -> None:
         """Compare what the journal says in the end with what has happened."""
+        self.reached[JUDGED] += 1
         attempts = {record.operation_id: record.attempt_count for record in records}
         for record in records:
             happened, effect, state = self._denied(record.operation_id, attempts), record.effect, record.state

@@ -5,7 +5,6 @@ command has its receipt, and what the journal says is what has happened.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ from store.verify import verify_file
 from tests.faults.simulation.disk import Disk
 from tests.faults.simulation.files import copy_folder, remove_folder
 from tests.faults.simulation.life import BASE, STOP_S, Around, Clocks, Life, counting, dead_letters, records
-from tests.faults.simulation.loop import Deadlock, NeverAtRest, VirtualLoop, begin_numbering
 from tests.faults.simulation.network import Network
 from tests.faults.simulation.person import Person
 from tests.faults.simulation.plane import Plane
@@ -39,54 +37,8 @@ OPERATOR_S: Final = 7.0
 DELEGATING, FORGETTING = 0.1, 0.15
 """In how many worlds a call is delegated, and what is over is soon forgotten."""
 KEPT_S: Final = (0.5, 4.0, 15.0)
+AFTER_STOP: Final = "judged in the life after a stop"
 PLACES: Final = tuple(name for name in BOUNDARIES if not name.startswith("journal."))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What one seed came to."""
-
-    seed: int
-    trace: str
-    steps: int
-    lives: int
-    virtual_s: float
-    truth: Truth
-
-
-def play(
-    seed: int, template: Path, folder: Path, *, deep: bool = False, theme: Theme | None = None
-) -> Outcome:
-    """Let the world of `seed` live, in `folder`, from a journal as in `template`.
-
-    `theme` is what it is about, where the seed does not decide that.
-    """
-    copy_folder(template, folder)
-    begin_numbering()
-    random.seed(seed)
-    loop = VirtualLoop()
-    asyncio.set_event_loop(loop)
-    world = World(seed, folder, theme)
-    try:
-        loop.run_until_complete(world.play())
-    except (Deadlock, NeverAtRest) as hang:
-        world.truth.blame("hang", str(hang))
-    finally:
-        world.close()
-        loop.abandon()
-        asyncio.set_event_loop(None)
-    world.truth.broken += [f"nobody caught {text}" for text in loop.unhandled]
-    if deep and not world.truth.broken:
-        world.verify()
-    remove_folder(folder)
-    return Outcome(
-        seed=seed,
-        trace=world.truth.trace,
-        steps=loop.steps,
-        lives=len(world.lives),
-        virtual_s=loop.time(),
-        truth=world.truth,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +113,7 @@ class World:
         self._start()
         await asyncio.sleep(TROUBLE_S)
         self._heal()
-        truth.judge(await self._found_at_rest())
+        await self._be_judged()
         await self._stop()
 
     def _count(self, parked: int) -> None:
@@ -322,7 +274,7 @@ class World:
     def _intrude(self) -> None:
         """Somebody starts a second daemon where one lives."""
         life = self.lives[-1]
-        if life.serves and not life.told_to_stop.is_set() and not self.calm:
+        if life.stays and not self.calm:
             self.rivals.intrude(self.around)
 
     def _clone(self) -> None:
@@ -386,13 +338,20 @@ class World:
         life = self.lives[-1]
         life.dies_at, life.dies_at_boundary = None, None
 
-    async def _found_at_rest(self) -> Sequence[OperationRecord]:
-        """Return what the journal says once nothing happens any more, or when that should have been."""
+    async def _be_judged(self) -> None:
+        """Let the journal be judged once nothing happens any more, or when that should have been."""
+        found = await self._found_at_rest()
+        if found is not None:
+            self.truth.judge(found)
+            self.truth.reached[AFTER_STOP] += any(life.ended.is_set() for life in self.lives[-2:-1])
+
+    async def _found_at_rest(self) -> Sequence[OperationRecord] | None:
+        """Return what the journal says at rest; None where it should be, and nobody is there to ask."""
         ends = asyncio.get_running_loop().time() + REST_S
         while True:
             in_time, life = await self._come_to_rest(ends), self.lives[-1]
-            if life.journal is None or life.ended.is_set():
-                return ()
+            if not life.stays or life.journal is None:
+                return None
             last_seq = life.journal.statistics().last_seq
             found = await life.ask(records)
             # a disk may still be slow, and somebody want something before it has answered
@@ -411,22 +370,21 @@ class World:
 
     def _is_at_rest(self) -> bool:
         life = self.lives[-1]
-        if self.plane.open_orders() or not life.alive or not life.ready or life.journal is None:
+        # one that stops is followed by another, which has yet to say what it finds
+        if self.plane.open_orders() or not life.stays or life.journal is None:
             return False
-        if life.ended.is_set():
-            return True
         statistics = life.journal.statistics()
         # under a fence nothing comes to its end: an operator lifts it soon
         return life.posture.fence is None and self.plane.has_everything(statistics.last_seq - statistics.base)
 
     async def _stop(self) -> None:
-        life = self.lives[-1]
-        if life.journal is None or life.ended.is_set():
-            return
-        self._count(await life.ask(dead_letters))
         self.truth.broken += [
             text for history in self.plane.histories.values() for text in history.violations
         ]
+        life = self.lives[-1]
+        if not life.stays:
+            return
+        self._count(await life.ask(dead_letters))
         life.told_to_stop.set()
         try:
             await asyncio.wait_for(life.ended.wait(), STOP_S + 60.0)
