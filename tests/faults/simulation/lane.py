@@ -79,6 +79,7 @@ STATES: Final = frozenset(
         KEPT,
         ENDED,
         AFTER_STOP,
+        "claim",
     }
 )
 WANTED: Final = STATES | {f"caught: {name}" for name in CONTROLS}

@@ -56,3 +56,31 @@ def test_a_none_from_before_a_rollback_speaks_of_the_attempts_until_then() -> No
     assert "I3: " in rolled_back(intent(1, 1), happened_in=2, later=again)[0]
     verdict = event(3, "operation.reconciled", effect="none", actor="operator:1")
     assert "I3: " in rolled_back(intent(1, 1), failed, happened_in=2, later=verdict)[0]
+
+
+def told(*events: StoredEvent, happened: bool, erased: bool = False) -> list[str]:
+    """What is found where callers were told of events, and attempt 1 happened after that, or did not."""
+    truth = Truth()
+    truth.hears(1, events)
+    if happened:
+        truth.happens(KEY, 1)
+    truth.judge([] if erased else [replace(ENDED, operation_id=KEY)])
+    return truth.broken
+
+
+def test_what_an_event_said_must_have_been_true_though_it_was_said_otherwise_since() -> None:
+    """A `none` about an attempt that happened is a lie, also where the operation is gone from the journal."""
+    failed = event(2, "operation.failed", effect="none")
+    other = event(2, "operation.attempt_ended", effect="none", attempt=2)
+    for erased in (False, True):
+        assert "attempt 1 of op_1 happened" in told(intent(1, 1), failed, happened=True, erased=erased)[0]
+    assert told(intent(1, 1), failed, happened=False, erased=True) == []
+    assert told(intent(1, 1), other, happened=True) == []
+
+
+def test_what_an_event_says_to_have_happened_has_happened_by_then() -> None:
+    """That it happens afterwards makes an `occurred` no truer; a supervisor only guesses."""
+    verdict = event(2, "operation.reconciled", effect="occurred", actor="operator:1")
+    guess = event(2, "operation.reconciled", effect="occurred", actor="supervisor:bold")
+    assert "it has not happened" in told(intent(1, 1), verdict, happened=True)[0]
+    assert told(intent(1, 1), guess, happened=True) == []

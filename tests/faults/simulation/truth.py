@@ -14,6 +14,7 @@ from typing import Any, Final
 from driver.core.probes import is_look
 from store.lifecycle import OPEN, Effect, Source, State
 from store.records import OperationId, OperationRecord, StoredEvent
+from tests.faults.simulation.claims import claim
 
 Json = dict[str, Any]
 
@@ -63,6 +64,12 @@ class Truth:
         """The life that an operation was accepted in."""
         self._guessed: set[str] = set()
         """Operations that a supervisor's verdict has settled."""
+        self._attempts: Counter[str] = Counter()
+        """How many attempts of an operation there are intents of."""
+        self._reads: set[str] = set()
+        """Operations that were called, and may change nothing."""
+        self._denials: dict[tuple[str, int], str] = {}
+        """The attempts of which an event has said that they did nothing; in what words, the first time."""
         self._trace = hashlib.blake2b(digest_size=16)
 
     def note(self, now: float, *words: object) -> None:
@@ -112,6 +119,7 @@ class Truth:
         operation_id = event.operation_id or ""
         if event.kind in _NEWS:
             self._none_before.discard(operation_id)
+        self._weigh(event.kind, operation_id, data)
         for word in _WORDS.get(event.kind, ()):
             self.reached[word.format(**data)] += 1
         match event.kind:
@@ -131,9 +139,22 @@ class Truth:
             case _:
                 pass
 
+    def _weigh(self, kind: str, operation_id: str, data: Json) -> None:
+        """Hold an event to what has happened by now; and what it denies, to what happens until the end."""
+        said = claim(kind, data, self._attempts[operation_id])
+        if said is None:
+            return
+        self.reached["claim"] += 1
+        if said.effect is Effect.NONE:
+            for attempt in said.attempts:
+                self._denials.setdefault((operation_id, attempt), f"{kind} of {data}")
+        elif operation_id not in self._reads and not self._executed(operation_id):
+            self.blame("I3", f"{kind} of {operation_id} says {data}, and it has not happened")
+
     def _intends(self, operation_id: str, data: Json) -> None:
         attempt = int(data["attempt"])
         self.intents.add((operation_id, attempt))
+        self._attempts[operation_id] = attempt
         self.approved[operation_id, attempt] = data.get("approval_id")
         self.reached["another attempt"] += attempt > 1
 
@@ -170,6 +191,8 @@ class Truth:
             return
         key = (operation_id, attempt)
         self.sent[key] += 1
+        if not write:
+            self._reads.add(operation_id)
         if key not in self.intents:
             self.blame("I1", f"attempt {attempt} of {operation_id} left without its intent")
         may_come_again = self.forked or (self.cloned and not write)
@@ -201,6 +224,7 @@ class Truth:
     def judge(self, records: Sequence[OperationRecord]) -> None:
         """Compare what the journal says in the end with what has happened."""
         self.reached[JUDGED] += 1
+        self._judge_denials()
         attempts = {record.operation_id: record.attempt_count for record in records}
         for record in records:
             happened, effect, state = self._denied(record.operation_id, attempts), record.effect, record.state
@@ -216,6 +240,14 @@ class Truth:
                 (effect is Effect.OCCURRED and not guessed) or state is State.SUCCEEDED
             ):
                 self.blame("I3", f"{said}, and it never happened")
+
+    def _judge_denials(self) -> None:
+        """No event may have said of an attempt that it did nothing, if it did something, before or after."""
+        if self.forked or self.cloned:
+            return  # an attempt's number may have come again
+        for (operation_id, attempt), words in self._denials.items():
+            if self._by_attempt[operation_id, attempt] and operation_id not in self.lied:
+                self.blame("I3", f"attempt {attempt} of {operation_id} happened, and there was {words}")
 
     def _denied(self, operation_id: OperationId, attempts: Mapping[OperationId, int]) -> int:
         """How often an operation happened of which `none` is said: what makes that a lie.
