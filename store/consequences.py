@@ -2,8 +2,8 @@
 
 Part of `store`; imports its own modules. Three things do: a contradiction among the strongest evidence of an
 attempt is an event of its own (`operation.diverged`); what happens in a run may settle the operation that
-was delegated to it (`store.delegation`); and what a compensation comes to is told of the operation that it
-compensates (`operation.compensated`), once, and again when more is known.
+was delegated to it, or open it again (`store.delegation`); and what a compensation comes to is told of the
+operation that it compensates (`operation.compensated`), once, and again when more is known.
 """
 
 import json
@@ -17,12 +17,14 @@ from store.events import (
     OperationCompensated,
     OperationDiverged,
     OperationFailed,
+    OperationNotExecuted,
     OperationUnknown,
 )
 from store.head import Ledger
 from store.projection import Fact
-from store.records import COMPENSATION_PREFIX, OperationRecord, RunId
-from store.tables import OperationRow, Projected, find_operation
+from store.records import COMPENSATION_PREFIX, OPERATION_RETRY, OperationId, OperationRecord, RunId
+from store.tables import CommandRow, OperationRow, Projected, find_operation
+from store.wanted import operation_named
 
 
 def with_children(ledger: Ledger, data: EventData, parent: OperationRow) -> EventData:
@@ -50,7 +52,7 @@ def of_event(ledger: Ledger, fact: Fact, before: OperationRow, made: Projected) 
         yield Draft(
             data=OperationDiverged(evidence=(seq, fact.seq), detail=detail), operation_id=operation_id
         )
-    if isinstance(fact.data, OperationFailed | OperationUnknown):
+    if isinstance(fact.data, OperationFailed | OperationUnknown | OperationNotExecuted):
         word = conclusion(ledger, operation_id)
         if word is not None:
             yield word
@@ -63,7 +65,7 @@ def of_event(ledger: Ledger, fact: Fact, before: OperationRow, made: Projected) 
 
 def _standing(operation: OperationRecord) -> tuple[object, ...]:
     """What the operation's parent is judged by."""
-    return operation.effect, operation.effect_by, operation.settled
+    return operation.ended_at is None, operation.effect, operation.effect_by, operation.settled
 
 
 def _of_compensation(ledger: Ledger, compensation: OperationRecord) -> Iterator[Draft]:
@@ -79,6 +81,28 @@ def _of_compensation(ledger: Ledger, compensation: OperationRecord) -> Iterator[
         compensation_operation_id=compensation.operation_id, effect=compensation.effect
     )
     yield Draft(data=found, operation_id=forward.record.operation_id)
+
+
+def of_call(ledger: Ledger, parent: OperationId) -> Iterator[Draft]:
+    """Yield what follows, for the operation that a new call names as its parent, from its being there."""
+    word = conclusion(ledger, parent)
+    if word is not None:
+        yield word
+
+
+def of_receipt(ledger: Ledger, command: CommandRow, payload: bytes | None) -> Iterator[Draft]:
+    """Yield what follows from the receipt of a command that is no call. `payload` is the command's `data`.
+
+    It may have ended its run, or have been the last that its run waited for; another attempt may have been
+    asked for of an operation of another run.
+    """
+    runs = {} if command.record.run_id is None else {command.run: command.record.run_id}
+    named = operation_named(payload) if command.record.kind == OPERATION_RETRY else None
+    row = None if named is None else find_operation(ledger, named)
+    if row is not None:
+        runs[row.run] = row.record.run_id
+    for run, run_id in runs.items():
+        yield from of_run(ledger, run, run_id)
 
 
 def of_run(ledger: Ledger, run: int, run_id: RunId) -> Iterator[Draft]:

@@ -5,11 +5,12 @@ runs of such calls are the parent's child runs.
 
 Theory of operation
 -------------------
-A parent that failed, or whose outcome is unknown, is judged by what its child runs did, once all of them
-have ended: where nothing was executed it had no effect, where everything is settled it had one, and else
-nobody knows. The records of a child run are the operations that name the parent, and those that name none;
-where a parent and its children share a run, only those that name it. An operation that would be among its
-own descendants has not been delegated: in a circle everybody would prove what they were told.
+A parent that failed, or whose outcome is unknown (or was, before an attempt that never left), is judged by
+what its child runs did, once all of them have ended: where nothing was executed it had no effect, where
+everything is settled it had one, and else nobody knows. The records of a child run are the operations that
+name the parent, and those that name none; where a parent and its children share a run, only those that name
+it. An operation that would be among its own descendants has not been delegated: in a circle everybody would
+prove what they were told.
 
 The word about the parent ranks as the weakest evidence about a child that it rests on: what is known of one
 child by an operator's verdict alone is, of the parent, an operator's word (`operator:delegation`), and only
@@ -17,25 +18,32 @@ what answers prove is the daemon's. So nobody's word gains rank by being passed 
 the parent itself stands against a word of the same rank. What a supervisor inferred about a child settles
 nothing here.
 
-It is what the child runs that are known by then prove. Of one that begins later the journal learns what it
-can: where that contradicts, the parent's effect is judged anew. A child on which it rests that its parent did
-nothing gets no further attempt (`idle_parent`): weaker evidence of what that came to could not take the word
-back, and meanwhile others build on it.
+It is what the child runs that are known by then prove, so of these words only the newest counts: the others
+were about fewer runs, or about less that was known of them. The rank of an earlier one is no reason to keep
+it. That the parent did nothing stands only as long as the records say so: as soon as another call names it,
+or less is known of a child than was, the word is taken back (an `unknown`, which says nothing of the parent),
+until all child runs have ended again. That it happened stands unless stronger evidence of the children says
+otherwise: what one of them did is not undone by another that did nothing.
+
+A child on which it rests that its parent did nothing gets no further attempt (`idle_parent`), for meanwhile
+others build on it; while one is asked for, in whichever run, nothing is concluded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from store import pieces
 from store.events import Draft, OperationReconciled
 from store.head import Ledger
-from store.lifecycle import RANK, Effect, Source, State
+from store.lifecycle import RANK, Effect, Evidence, Judgement, Source, State, judge
 from store.located import OperationRow
+from store.projection import DELEGATION
 from store.records import OperationId, OperationRecord, RunId
-from store.tables import find_operation
+from store.rows import attempt_row
+from store.tables import EVER, find_operation
+from store.wanted import operation_named
 
-ACTOR: Final = "delegation"
-"""Who says what the child runs prove about their parent, behind the source that the word is worth."""
 CHILD_RUNS_MAX: Final = 256
 """Child runs of one operation that are looked at; with more, nothing is concluded."""
 ANCESTORS_MAX: Final = 1_024
@@ -100,22 +108,18 @@ def delegation(ledger: Ledger, parent: OperationRow) -> Delegation | None:
 def conclusion(ledger: Ledger, operation_id: OperationId) -> Draft | None:
     """Return the daemon's word about a parent; None where its children prove nothing new."""
     parent = find_operation(ledger, operation_id)
-    if parent is None or parent.record.state not in (State.FAILED, State.UNKNOWN):
+    dispatched = None if parent is None else _dispatched(ledger, parent.record)
+    if parent is None or dispatched is None:
         return None
-    found = delegation(ledger, parent)
-    if found is None or found.effect is Effect.UNKNOWN or _says_so(ledger, parent.record, found):
-        return None
-    if any(_is_busy(ledger, run_id) for run_id in found.run_ids):
-        return None
-    data = OperationReconciled(
-        effect=found.effect,
-        actor=f"{found.source}:{ACTOR}",
-        basis="delegation",
-        note=_note(found),
-        evidence=tuple(f"run:{run_id}" for run_id in found.run_ids[:EVIDENCE_MAX]),
-        started_seq=parent.record.started_seq,
-    )
-    return Draft(data=data, operation_id=operation_id)
+    attempts, started_seq = dispatched
+    found, said = delegation(ledger, parent), _said(ledger, parent, attempts)
+    if found is None or not found.ended:
+        word = Effect.UNKNOWN if said.idle else None
+    else:
+        word = _word(found, said)
+        if word is not None and _is_busy(ledger, found.run_ids):
+            return None
+    return None if word is None else Draft(data=_verdict(word, found, started_seq), operation_id=operation_id)
 
 
 def idle_parent(ledger: Ledger, operation_id: OperationId) -> OperationId | None:
@@ -136,13 +140,26 @@ def idle_parent(ledger: Ledger, operation_id: OperationId) -> OperationId | None
 
 def parents(ledger: Ledger, run: int, run_id: RunId) -> Iterator[OperationId]:
     """Yield the operations that a run serves, if it has ended and none of its calls is open."""
-    if ledger.has_ended(run_id) and not _is_busy(ledger, run_id):
+    if ledger.has_ended(run_id) and not _is_busy(ledger, (run_id,)):
         yield from dict.fromkeys(row[0] for row in ledger.execute("parents_of_ended_run", (run,)).fetchall())
 
 
-def _is_busy(ledger: Ledger, run_id: RunId) -> bool:
-    """Whether something in the run is still to come: a call, or another attempt of one."""
-    return ledger.execute("open_commands_of_run", (run_id, 0, 1)).fetchone() is not None
+def _is_busy(ledger: Ledger, run_ids: Iterable[RunId]) -> bool:
+    """Whether something in the runs is still to come: a call, or another attempt of one."""
+    asked = {row.record.run_id for row in _asked_for(ledger)}
+    return any(
+        run_id in asked or ledger.execute("open_commands_of_run", (run_id, 0, 1)).fetchone() is not None
+        for run_id in run_ids
+    )
+
+
+def _asked_for(ledger: Ledger) -> Iterator[OperationRow]:
+    """Yield the operations that another attempt is asked for of, by a command of whichever run."""
+    for (seq,) in ledger.execute("open_retries").fetchall():
+        named = operation_named(pieces.payload(ledger, seq))
+        row = None if named is None else find_operation(ledger, named)
+        if row is not None:
+            yield row
 
 
 def _serves_itself(ledger: Ledger, operation_id: OperationId) -> bool:
@@ -158,15 +175,92 @@ def _serves_itself(ledger: Ledger, operation_id: OperationId) -> bool:
     return False
 
 
-def _says_so(ledger: Ledger, parent: OperationRecord, found: Delegation) -> bool:
-    """Whether the word about a parent would change nothing, or would have to yield to what is said of it."""
-    if parent.effect_by is None or RANK[parent.effect_by] != RANK[found.source]:
-        return parent.effect_by is not None and RANK[parent.effect_by] > RANK[found.source]
-    if found.source is not Source.OPERATOR:
-        return parent.effect is found.effect or parent.effect is Effect.OCCURRED
-    # of operators' words the newest stands: a person's about the parent itself is not to be replaced by this
-    (newest,) = ledger.execute("newest_operators_word", (parent.operation_id,)).fetchone()
-    return parent.effect is found.effect or newest != f"{found.source}:{ACTOR}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What is known of a parent: from elsewhere, and by the newest word about its child runs."""
+
+    own: Judgement
+    told: Judgement
+    idle: bool
+    """Whether that word is that an attempt did nothing."""
+
+
+def _dispatched(ledger: Ledger, parent: OperationRecord) -> tuple[int, int | None] | None:
+    """Return how many attempts of an ended parent may have had child runs, and the intent of the last.
+
+    None where none may, or where its provider's answer says that it happened.
+    """
+    if parent.state in (State.FAILED, State.UNKNOWN):
+        return parent.attempt_count, parent.started_seq
+    if parent.state is not State.NOT_EXECUTED or parent.attempt_count <= 1:
+        return None
+    rows = ledger.execute("attempts", (parent.operation_id, parent.attempt_count)).fetchall()
+    made = [attempt_row(parent.operation_id, row) for row in rows]
+    begun = [attempt for attempt in made if attempt.outcome != "not_executed"]
+    return (begun[-1].attempt, begun[-1].started_seq) if begun else None
+
+
+def _said(ledger: Ledger, parent: OperationRow, attempts: int) -> _Said:
+    """Return what is known of the first `attempts` of a parent."""
+    rows = ledger.execute("evidence_to_judge", {"operation": parent.id, "before": EVER}).fetchall()
+    own: list[Evidence] = []
+    told: list[Evidence] = []
+    for _, attempt, effect, source, passed_on in rows:
+        if attempt <= max(attempts, 1):
+            (told if passed_on else own).append(Evidence(attempt, Effect(effect), Source(source)))
+    return _Said(
+        own=judge(own, attempts),
+        told=judge(told, attempts),
+        idle=any(word.effect is Effect.NONE for word in told),
+    )
+
+
+def _word(found: Delegation, said: _Said) -> Effect | None:
+    """Return what is to be said of a parent whose child runs have ended; None: nothing new."""
+    if found.effect is not Effect.UNKNOWN and _counts(found, said.own) and _is_news(found, said.told):
+        return found.effect
+    return Effect.UNKNOWN if said.idle and found.effect is not Effect.NONE else None
+
+
+def _counts(found: Delegation, own: Judgement) -> bool:
+    """Whether the word would not have to yield to what is known of the parent itself, and not repeat it."""
+    if own.by is None or RANK[own.by] != RANK[found.source]:
+        return own.by is None or RANK[own.by] < RANK[found.source]
+    if found.source is Source.OPERATOR:
+        return False  # of operators' words the newest stands, and a person's is not to be replaced by this
+    return own.effect is not found.effect and own.effect is not Effect.OCCURRED
+
+
+def _is_news(found: Delegation, told: Judgement) -> bool:
+    """Whether the word says more than the one before it, or something else that may replace it."""
+    if told.by is None:
+        return True
+    rises = RANK[found.source] - RANK[told.by]
+    if found.effect is Effect.OCCURRED:
+        return told.effect is not Effect.OCCURRED or rises > 0
+    if told.effect is Effect.NONE:
+        return rises != 0  # it is as certain as the least certain of the children, and no more
+    return rises > 0 or (rises == 0 and found.source is Source.OPERATOR)
+
+
+def _verdict(word: Effect, found: Delegation | None, started_seq: int | None) -> OperationReconciled:
+    if found is None or word is Effect.UNKNOWN:
+        source, note = Source.DAEMON, _WITHDRAWN
+    else:
+        source, note = found.source, _note(found)
+    return OperationReconciled(
+        effect=word,
+        actor=f"{source}:{DELEGATION}",
+        basis=DELEGATION,
+        note=note,
+        evidence=() if found is None else tuple(f"run:{run_id}" for run_id in found.run_ids[:EVIDENCE_MAX]),
+        started_seq=started_seq,
+    )
+
+
+_WITHDRAWN: Final = (
+    "it is not known any more that its child runs did nothing: more was called, or learned, of them"
+)
 
 
 def _note(found: Delegation) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from store.events import OperationStarted
 from store.findings import Paged
 from store.lifecycle import Effect, Evidence, Source, judge
-from store.tables import Row
+from store.tables import Row, known_of
 
 
 class IntentsCheck(Paged):
@@ -53,8 +53,4 @@ class IntentsCheck(Paged):
             )
 
     def _known(self, rowid: int, before: int) -> Sequence[Evidence]:
-        return [
-            Evidence(attempt, Effect(word), Source(source))
-            for seq, attempt, word, source in self.view.ledger.execute("evidence_to_judge", (rowid,))
-            if seq < before
-        ]
+        return [word for _, word in known_of(self.view.ledger, rowid, before)]

@@ -68,6 +68,9 @@ ACTORS: Final = {
 }
 """The prefix of a verdict's actor, and the source that it stands for."""
 
+DELEGATION: Final = "delegation"
+"""The basis, and the actor behind that prefix, of what follows from child runs: the newest counts."""
+
 
 @light
 @dataclass(frozen=True, slots=True, kw_only=True)

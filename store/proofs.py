@@ -5,9 +5,9 @@ Part of `store`; imports its own modules. Used by `store.checks`.
 
 from store.events import OperationDiverged
 from store.findings import Paged
-from store.lifecycle import Effect, Evidence, Source, contradictions, judge
+from store.lifecycle import contradictions, judge
 from store.records import OperationId
-from store.tables import Row
+from store.tables import Row, known_of
 
 
 class ProofsCheck(Paged):
@@ -19,10 +19,7 @@ class ProofsCheck(Paged):
     def look(self, row: Row) -> None:
         """Judge one operation again."""
         rowid, operation_id, effect, by, attempts = row
-        known = [
-            Evidence(attempt, Effect(word), Source(source))
-            for _, attempt, word, source in self.view.ledger.execute("evidence_to_judge", (rowid,))
-        ]
+        known = [word for _, word in known_of(self.view.ledger, rowid)]
         subject = f"operation {operation_id}"
         judgement = judge(known, attempts)
         if (judgement.effect, judgement.by) != (effect, by):

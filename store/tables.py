@@ -38,6 +38,8 @@ from store.values import light
 
 RUN_END: Final = "run.end"
 RUN_ERASE: Final = "run.erase"
+EVER: Final = 2**62
+"""Behind every event."""
 
 
 @light
@@ -211,24 +213,38 @@ def project_operation(ledger: Batches, fact: Fact, row: OperationRow, *, termina
         ledger.change_operation(row, now)
     ledger.count_in_run(row.run, 0, int(now.listed) - int(row.listed), fact.at)
     _set_due(ledger, record, receipt_seq)  # the event may be the first to withhold something
-    contradicted = _contradicted(fact, words, known) if words and known else ()
+    contradicted = _contradicted(ledger, fact, words, row, known) if words and known else ()
     return Projected(place, now, contradicted)
+
+
+def known_of(ledger: Ledger, rowid: int, before: int = EVER) -> Known:
+    """Return what was known of an operation before event `before`: by default, all that is known now."""
+    rows = ledger.execute("evidence_to_judge", {"operation": rowid, "before": before})
+    return tuple(
+        (seq, Evidence(attempt, Effect(effect), Source(source))) for seq, attempt, effect, source, _ in rows
+    )
 
 
 def _known(ledger: Ledger, row: OperationRow, fact: Fact, words: Sequence[Evidence]) -> Known:
     """Return all that is known of the operation now, `words` of this event, which are written, included."""
     # another attempt may put an end to what was said of it before it began
-    if row.known is None or (row.known and isinstance(fact.data, OperationStarted)):
-        return tuple(
-            (seq, Evidence(attempt, Effect(effect), Source(source)))
-            for seq, attempt, effect, source in ledger.execute("evidence_to_judge", (row.id,))
-        )
+    if row.known is None or (row.known and (isinstance(fact.data, OperationStarted) or _replaces(fact))):
+        return known_of(ledger, row.id)
     return (*row.known, *((fact.seq, word) for word in words)) if words else row.known
 
 
-def _contradicted(fact: Fact, words: Sequence[Evidence], known: Known) -> tuple[int, ...]:
+def _replaces(fact: Fact) -> bool:
+    """Whether the event puts an end to an earlier one of its kind: a word that follows from child runs."""
+    return isinstance(fact.data, OperationReconciled) and fact.data.basis == projection.DELEGATION
+
+
+def _contradicted(
+    ledger: Ledger, fact: Fact, words: Sequence[Evidence], row: OperationRow, known: Known
+) -> tuple[int, ...]:
     """Return the seqs of the events that said the opposite of what this one says."""
-    if len(known) == len(words):
+    if _replaces(fact):
+        known = known_of(ledger, row.id, fact.seq)  # with the word that it replaces
+    elif len(known) == len(words):
         return ()
     before = [(seq, item) for seq, item in known if seq != fact.seq]
     opposite = [item for word in words for item in contradictions((item for _, item in before), word)]

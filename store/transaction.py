@@ -263,7 +263,10 @@ class Transaction(View):
         sealed = self._seal(draft, data, Address.of(draft), terminal=data.TERMINAL)
         if known is not None:
             return self._insert(sealed, project_again(self._write(draft), sealed.fact, data, known))
-        return self._insert(sealed, project_new_command(self._write(draft), sealed.fact, data).place)
+        event = self._insert(sealed, project_new_command(self._write(draft), sealed.fact, data).place)
+        if isinstance(data, CommandAccepted) and data.parent_operation_id is not None:
+            self._follow(consequences.of_call(self.ledger, data.parent_operation_id))
+        return event
 
     def _is_taken(self, command_id: CommandId, known: CommandRow | None) -> bool:
         """Whether the present history has the command already, or had it."""
@@ -299,8 +302,7 @@ class Transaction(View):
         if record.kind == RUN_ERASE:
             ledger.execute("delete_walk", (command.id,))
         event = self._insert(sealed, project_command(ledger, sealed.fact, data, command, payload))
-        if record.run_id is not None:
-            self._follow(consequences.of_run(ledger, command.run, record.run_id))
+        self._follow(consequences.of_receipt(ledger, command, payload))
         return event
 
     def _append_operation(self, draft: Draft) -> StoredEvent:

@@ -55,6 +55,10 @@ FROM command_rows
 WHERE +run = (SELECT id FROM runs WHERE run_id = ?) AND receipt_seq IS NULL AND accepted_seq > ?
 ORDER BY accepted_seq LIMIT ?;
 
+-- name: open_retries
+SELECT accepted_seq FROM commands
+WHERE receipt_seq IS NULL AND accepted_seq > 0 AND kind = 'operation.retry' ORDER BY accepted_seq;
+
 -- name: insert_delivery
 INSERT INTO deliveries (command, at, answer, digest) VALUES (?, ?, ?, ?);
 

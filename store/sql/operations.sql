@@ -77,15 +77,35 @@ INSERT INTO evidence (operation, seq, attempt, at, effect, source, actor)
 VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: evidence
+-- Of what child runs proved (`store.delegation`) only the newest word counts.
 SELECT e.attempt, e.seq, e.at, e.effect, e.source, e.actor
 FROM operations AS o CROSS JOIN evidence AS e ON e.operation = o.id
-WHERE o.operation_id = ? ORDER BY e.seq, e.attempt LIMIT ?;
+WHERE
+  o.operation_id = ?
+  AND (
+    e.actor IS NOT e.source || ':delegation'
+    OR NOT EXISTS (
+      SELECT 1 FROM evidence AS n
+      WHERE n.operation = e.operation AND n.seq > e.seq AND n.actor = n.source || ':delegation'
+    )
+  )
+ORDER BY e.seq, e.attempt LIMIT ?;
 
 -- name: evidence_to_judge
--- What was said of an operation before its first attempt began is about another one, or about none.
-SELECT e.seq, e.attempt, e.effect, e.source
+-- What was said before event `:before`, likewise. What was said of an operation before its first attempt began is
+-- about another one, or about none.
+SELECT e.seq, e.attempt, e.effect, e.source, e.actor IS e.source || ':delegation'
 FROM evidence AS e LEFT JOIN attempts AS a ON a.operation = e.operation AND a.attempt = e.attempt
-WHERE e.operation = ? AND (a.started_seq IS NULL OR a.started_seq < e.seq)
+WHERE
+  e.operation = :operation AND e.seq < :before AND (a.started_seq IS NULL OR a.started_seq < e.seq)
+  AND (
+    e.actor IS NOT e.source || ':delegation'
+    OR NOT EXISTS (
+      SELECT 1 FROM evidence AS n
+      WHERE n.operation = e.operation AND n.seq > e.seq AND n.seq < :before
+        AND n.actor = n.source || ':delegation'
+    )
+  )
 ORDER BY e.seq, e.attempt;
 
 -- name: child_runs
@@ -117,11 +137,6 @@ CROSS JOIN operations AS p ON p.operation_id = s.parent_operation_id
 WHERE
   o.operation_id = :operation AND o.parent_operation_id IS NULL AND s.parent_operation_id IS NOT NULL
   AND p.run <> o.run;
-
--- name: newest_operators_word
-SELECT e.actor
-FROM operations AS o CROSS JOIN evidence AS e ON e.operation = o.id
-WHERE o.operation_id = ? AND e.source = 'operator' ORDER BY e.seq DESC LIMIT 1;
 
 -- name: parents_of_ended_run
 SELECT o.parent_operation_id

@@ -22,7 +22,7 @@ def connection() -> Generator[sqlite3.Connection]:
 
 def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
     """The steps of the statement's plan."""
-    names = re.findall(r":(\w+)", sql)
+    names = re.findall(r"(?<!'):(\w+)", sql)
     parameters = dict.fromkeys(names, 1) if names else (1,) * sql.count("?")
     return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
 

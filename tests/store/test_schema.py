@@ -81,7 +81,7 @@ def test_every_statement_compiles(connection: sqlite3.Connection) -> None:
     for name, sql in STATEMENTS.items():
         try:
             connection.execute(
-                f"EXPLAIN {sql}", dict.fromkeys(re.findall(r":(\w+)", sql)) or (None,) * sql.count("?")
+                f"EXPLAIN {sql}", dict.fromkeys(re.findall(r"(?<!'):(\w+)", sql)) or (None,) * sql.count("?")
             )
         except sqlite3.Error as error:
             pytest.fail(f"{name}: {error}")

@@ -733,3 +733,44 @@ async def test_what_has_judged_no_parent_is_tried_again(tmp_path: Path) -> None:
         parent = await rig.operation()
     assert (kind, data["outcome"]) == ("command.completed", "succeeded")
     assert parent.effect is Effect.OCCURRED
+
+
+async def test_nothing_is_concluded_while_an_attempt_of_a_child_is_asked_for(tmp_path: Path) -> None:
+    """By a command of another run, too: what its run's end would have proven is open until that is over."""
+    provider = ScriptedProvider(answers=[GONE, GONE])
+    async with engine(tmp_path, provider, contract=PLAIN) as rig:
+        await delegated(rig, ends=False)
+        await say(rig, Effect.NONE, command_id="child-1")
+        rig.posture.confirmed = False
+        await ask_again(rig, of="child-1")
+        await rig.intake.deliver([command("run.end", "end-1", run_id=CHILD_RUN)])
+        before = await rig.operation()
+        rig.posture.confirmed = True
+        rig.engine.pump()
+        _, data = await receipt(rig)
+        after = await rig.operation()
+    assert (before.effect, before.effect_by) == (Effect.UNKNOWN, None)
+    assert data["outcome"] == "succeeded"
+    assert (after.effect, after.effect_by) == (Effect.OCCURRED, Source.DAEMON)
+
+
+async def test_no_attempt_rests_on_what_was_concluded_before_another_child_began(tmp_path: Path) -> None:
+    """That the parent did nothing was said of fewer runs: what was asked for by it is refused in its turn."""
+    provider = ScriptedProvider(answers=[GONE, GONE])
+    async with engine(tmp_path, provider, contract=PLAIN) as rig:
+        await delegated(rig)
+        await say(rig, Effect.NONE, command_id="child-1")
+        parent = await rig.operation()
+        rig.posture.confirmed = False
+        await ask_again(rig)
+        child = call("child-2", run_id=RunId("later"), arguments={"n": 3})
+        data: JsonObject = {**child.data, "parent_operation_id": parent.operation_id}
+        await rig.intake.deliver([replace(child, data=data)])
+        rig.posture.confirmed = True
+        rig.engine.pump()
+        kind, found = await receipt(rig)
+        await rig.settled("child-2")
+        assert await refused(rig, "retry-2") == "not_proven_none"
+    assert parent.effect is Effect.NONE
+    assert (kind, found["code"]) == ("command.failed", "not_proven_none")
+    assert len(provider.executed) == 3
