@@ -27,13 +27,10 @@ class Claim:
 
 
 def claim(kind: str, data: Mapping[str, Any], attempts: int) -> Claim | None:
-    """Return what an event says after so many attempts; None where it claims nothing.
-
-    A supervisor guesses. What is told again in another history was said before.
-    """
+    """Return what an event says after so many attempts; None where it claims nothing, as a guess does."""
     effect = data.get("effect")
     is_guess = str(data.get("actor", "")).startswith("supervisor")
-    if effect not in (Effect.NONE, Effect.OCCURRED) or is_guess or "supersedes" in data:
+    if effect not in (Effect.NONE, Effect.OCCURRED) or is_guess:
         return None
     if kind in _OF_ALL:
         return Claim(Effect(effect), range(1, attempts + 1))

@@ -80,7 +80,7 @@ def test_what_an_event_said_must_have_been_true_though_it_was_said_otherwise_sin
 
 def test_what_an_event_says_to_have_happened_has_happened_by_then() -> None:
     """That it happens afterwards makes an `occurred` no truer; a supervisor only guesses."""
-    verdict = event(2, "operation.reconciled", effect="occurred", actor="operator:1")
+    verdict = event(2, "operation.reconciled", effect="occurred", actor="operator:1", supersedes=1)
     guess = event(2, "operation.reconciled", effect="occurred", actor="supervisor:bold")
     assert "it has not happened" in told(intent(1, 1), verdict, happened=True)[0]
     assert told(intent(1, 1), guess, happened=True) == []
