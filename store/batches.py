@@ -30,7 +30,7 @@ from store.keys import DigestKey
 from store.lifecycle import State
 from store.located import CommandRow, OperationRow, Row, RunRow
 from store.records import CommandRecord, Digest, OperationRecord, RunId, Timestamp
-from store.statements import READS, STATEMENTS
+from store.statements import OF_A_STATEMENT, READS, STATEMENTS
 from store.undoing import Undo
 from store.written import Sum, changed_operation, new_command, new_operation, received, summed, with_receipt
 
@@ -49,15 +49,9 @@ APPENDED: Final = (
     "insert_payload",
     "insert_piece",
     "insert_delivery",
+    "trim_deliveries",
 )
 """Statements whose writes wait, in the order in which they are caught up with."""
-OF_A_STATEMENT: Final = (
-    sqlite3.IntegrityError,
-    sqlite3.DataError,
-    sqlite3.ProgrammingError,
-    sqlite3.NotSupportedError,
-)
-"""What SQLite says of a statement, not of the disk: it fails the unit that made it."""
 
 _Write = tuple[int, Row]
 """The seq of the event, and the parameters."""
@@ -198,6 +192,14 @@ class Batches(Ledger):
         seq, kind, _ = receipt[1]
         return with_receipt(found, seq, kind)
 
+    def rowid_of_command(self, command_id: str) -> int | None:
+        """Return the rowid of a command, which is not read for it; None where there is none."""
+        self._look_around()
+        if (known := self._commands.get(command_id)) is not None:
+            return known.id
+        found = super().look("rowid_of_command", (command_id,)).fetchone()
+        return None if found is None else cast("int", found[0])
+
     def _look_up(self, command_id: str) -> CommandRow | None:
         """Return a command as it stands in its table: most that are asked for are new, and nowhere."""
         is_there, is_buried = super().look("whereabouts", {"command_id": command_id}).fetchone()
@@ -243,13 +245,13 @@ class Batches(Ledger):
         """Whether a run has, or had, a write with these arguments."""
         return (run, args_digest) in self._alike or super().has_alike(run, args_digest)
 
-    def is_first_delivery(self, command: CommandRow) -> bool:
+    def is_first_delivery(self, command: int) -> bool:
         """Whether a command waits to be inserted, and this was not asked before: it has no other delivery."""
         # new rowids grow
-        is_new = bool(self._new_commands) and command.id >= cast("int", self._new_commands[0][1][0])
-        if not is_new or command.id in self._delivered:
+        is_new = bool(self._new_commands) and command >= cast("int", self._new_commands[0][1][0])
+        if not is_new or command in self._delivered:
             return False
-        self._delivered.add(command.id)
+        self._delivered.add(command)
         return True
 
     def _look_around(self) -> None:
@@ -259,15 +261,8 @@ class Batches(Ledger):
             self._drop()
 
     def _drop(self) -> None:
-        for kept in (
-            self._commands,
-            self._operations,
-            self._missing,
-            self._runs,
-            self._run_names,
-            self._answers,
-            self._next,
-        ):
+        read = (self._commands, self._operations, self._missing, self._runs, self._run_names, self._answers)
+        for kept in (*read, self._next):
             kept.clear()
         self._seen = self.connection.total_changes
 

@@ -5,6 +5,7 @@ before the first name say what the file is about.
 """
 
 import re
+import sqlite3
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from types import MappingProxyType
@@ -43,3 +44,10 @@ READS: Final = frozenset(
     name for name, sql in STATEMENTS.items() if _COMMENTS.sub("", sql, count=1).startswith(("SELECT", "WITH"))
 )
 """Statements that change nothing, so that nothing of them has to be undone."""
+OF_A_STATEMENT: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    sqlite3.NotSupportedError,
+)
+"""What SQLite says of a statement, not of the disk: it fails the unit that made it."""

@@ -152,14 +152,14 @@ class Transaction(View):
 
         The newest `DELIVERIES_MAX` are kept; a command that the journal does not know leaves no trace.
         """
-        command = find_command(self.ledger, command_id)
+        command = self._batches.rowid_of_command(command_id)
         if command is None:
             return
         at = self.at
         ledger = self._write()
-        ledger.write("insert_delivery", (command.id, at, answer, row_digest(command.id, at, answer)))
+        ledger.write("insert_delivery", (command, at, answer, row_digest(command, at, answer)))
         if not ledger.is_first_delivery(command):
-            ledger.execute("trim_deliveries", (command.id, DELIVERIES_MAX))
+            ledger.write("trim_deliveries", (command, DELIVERIES_MAX))
 
     def set_triage(self, triage: TriageRecord) -> None:
         """Record how the triage of a run stands: before a model is asked, and when that came to nothing."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from store import files
-from store.batches import OF_A_STATEMENT, Batches
+from store.batches import Batches
 from store.connection import PAGE_BYTES
 from store.durable import unlink_durably, write_durably
 from store.erasure import Debt, debt, erase
@@ -28,6 +28,7 @@ from store.head import Reached
 from store.records import StoredEvent
 from store.sealing import terms
 from store.settings import JournalSettings
+from store.statements import OF_A_STATEMENT
 from store.transaction import Transaction
 from store.view import View
 from store.wal import Filling

@@ -34,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 TOLD_AFTER_S: Final = 0.02
 """Longer than a lone call takes, with both of its commits: its lines stand in the way of neither."""
+ANSWERED_S: Final = 0.001
+"""So soon after a receipt its answer is on the way, and whoever has asked can hardly have asked again."""
 
 Told = Mapping[str, tuple[str, tuple[str, ...]]]
 
@@ -74,8 +76,12 @@ class Chronicle:
         if log.get_effective_level() > logging.INFO:
             return
         self._untold.extend(events)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self.tell)
+        loop = asyncio.get_running_loop()
+        at = loop.time() + (ANSWERED_S if any(event.terminal for event in events) else TOLD_AFTER_S)
+        if self._timer is None or at < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(at, self.tell)
 
     def tell(self) -> None:
         """Log what was heard, now."""

@@ -6,6 +6,9 @@ SELECT
   receipt_kind, expires_at, run
 FROM command_rows WHERE command_id = ?;
 
+-- name: rowid_of_command
+SELECT id FROM commands WHERE command_id = ?;
+
 -- name: whereabouts
 -- Whether a command is there, or a tombstone of it.
 SELECT

@@ -15,6 +15,7 @@ from store.lifecycle import Effect
 from store.rebuild import Rebuilt, Unprojectable
 from store.records import RunId, Timestamp
 from store.tables import find_operation
+from store.transaction import Transaction
 from store.view import View
 from tests.store.conftest import Open
 from tests.store.drafts import (
@@ -22,6 +23,7 @@ from tests.store.drafts import (
     attempt_ended,
     attempt_failed,
     attempt_unsent,
+    command_id,
     late,
     not_executed,
     operation_id,
@@ -94,6 +96,30 @@ def test_an_event_that_cannot_be_written_is_named(journal_file: Path) -> None:
         with closing(Rebuilt(view)) as rebuilt, pytest.raises(Unprojectable) as caught:
             rebuilt.follow(view, 1_000)
     assert caught.value.seq == wrong
+
+
+@pytest.mark.anyio
+async def test_a_noted_delivery_waits_as_every_row_does(opened: Open) -> None:
+    """The note that an answer was heard costs the next commit no savepoint, nor a look at the command."""
+    ran: list[str] = []
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1)))
+        await journal.transact(recording(succeeded(1)))
+
+        def watched(tx: Transaction) -> None:
+            tx.ledger.connection.set_trace_callback(ran.append)
+            tx.note_delivery(command_id(1), "delivered")
+
+        def unwatched(tx: Transaction) -> None:
+            tx.ledger.connection.set_trace_callback(None)
+
+        journal.later(watched)
+        await journal.transact(recording(accepted(2), started(2)))
+        await journal.transact(unwatched)
+        found = await journal.read(lambda view: view.deliveries(command_id(1)))
+    assert [item.answer for item in found] == ["delivered"]
+    assert any("INTO deliveries" in sql for sql in ran)
+    assert not [sql for sql in ran if "SAVEPOINT" in sql or "FROM command_rows" in sql]
 
 
 def test_whoever_reads_finds_everything_written(journal_file: Path) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
+import anyio.lowlevel
 import pytest
 import structlog
 from structlog.testing import capture_logs
@@ -62,6 +64,20 @@ async def test_a_call_is_three_lines_with_its_ids(tmp_path: Path) -> None:
     assert told[2]["kind"] == "operation.succeeded"
     assert told[2]["effect"] == "occurred"
     assert "hunter" not in repr(lines)
+
+
+async def test_the_lines_of_a_call_come_right_behind_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait for no crowd: a lone agent thinks then, and its next call finds them written."""
+    monkeypatch.setattr("driver.engine.chronicle.TOLD_AFTER_S", 3_600.0)
+    with capture_logs() as lines:
+        async with engine(tmp_path, ScriptedProvider()) as rig:
+            await done(rig, "cmd-1")
+            with anyio.fail_after(10):
+                while not states(lines):
+                    await anyio.lowlevel.checkpoint()
+            assert states(lines) == ["operation_accepted", "operation_started", "operation_ended"]
 
 
 async def test_a_large_answer_is_told_like_any_other(tmp_path: Path) -> None:
