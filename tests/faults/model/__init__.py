@@ -1,8 +1,9 @@
 """The model lane: Hypothesis state machines over the journal, its evidence, the supervisor and the link.
 
 Each machine holds the product against a model that was written from the documents: `journal` a real journal
-with retention, erasure, stops and kills, and what a supervisor records in it; `evidence` what words of every
-rank prove, in any order; `link` the session of the link against an honest plane and against one that lies.
+with retention, erasure, stops and kills, and what a supervisor records in it; `delegation` what is said of
+operations by their child runs; `evidence` what words of every rank prove, in any order; `link` the session of
+the link against an honest plane and against one that lies.
 
 Slices of a few dozen examples take turns until there are enough, or the time is over. Slice N of machine M in
 a run with the seed S is played alone, and reduced, by `python -m tests.faults.model M S N`.
@@ -25,6 +26,7 @@ from tests.faults.lane import Report, Time
 from tests.faults.model.bench import prompt_connections
 from tests.faults.model.controls import CONTROLS
 from tests.faults.model.counting import ENDED, SEEN
+from tests.faults.model.delegation import DelegationModel
 from tests.faults.model.evidence import EvidenceModel
 from tests.faults.model.journal import JournalModel
 from tests.faults.model.link import HonestPlane, LyingPlane
@@ -33,13 +35,15 @@ NAME: Final = "model"
 MACHINES: Final[MappingProxyType[str, type[RuleBasedStateMachine]]] = MappingProxyType(
     {
         "journal": JournalModel,
+        "delegation": DelegationModel,
         "evidence": EvidenceModel,
         "honest plane": HonestPlane,
         "lying plane": LyingPlane,
     }
 )
-SLICES: Final = ("journal", "evidence", "honest plane", "lying plane", "evidence", "lying plane")
-"""Whose turn it is, over and over: a journal takes as long as four of the others."""
+_OFTEN: Final = ("journal", "evidence", "honest plane", "lying plane")
+SLICES: Final = (*_OFTEN, "delegation", "lying plane", *_OFTEN, "evidence", "lying plane")
+"""Whose turn it is, over and over: what has a journal takes as long as four of the others."""
 SLICE: Final = 25
 STEPS: Final = 25
 CONTROL_SLICES_MAX: Final = 40
