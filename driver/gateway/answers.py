@@ -56,7 +56,8 @@ def result_of(
                 return error(words.retired(tool, twin, "pruned", None), "refused", twin, code=code)
             text = words.refused_alike(tool, reading.record, contract, undelivered=undelivered)
             told = error(text, "refused", twin, code=code)
-            return _with_result(told, reading.result, shown_max)
+            # of what may have happened nobody else's sentence: it might advise to do it once more
+            return told if reading.record.guards else _with_result(told, reading.result, shown_max)
         case Retired(operation_id=operation_id, kind=kind, effect=effect):
             return error(
                 words.retired(tool, operation_id, kind, effect), "refused", operation_id, code="retired"
@@ -146,7 +147,9 @@ def _failure(ended: Ended, tool: str, contract: Contract, reading: Reading, *, w
     said = (found.get(name) for name in wanted) if isinstance(found, dict) else ()
     message = next((str(text) for text in said if text), "an error")
     told = error(words.failed(tool, ended.operation_id, message, aftermath), "failed", ended.operation_id)
-    return told if result is None else {**_wrapped(result, before=told["content"]), "isError": True}
+    if result is None or means == "unsettled":
+        return told
+    return {**_wrapped(result, before=told["content"]), "isError": True}
 
 
 def _uncertain(ended: Ended, tool: str, contract: Contract, reading: Reading, *, wire: bool) -> JsonObject:

@@ -44,12 +44,16 @@ class Link:
         except OSError:
             self.open = False
 
+    async def tell(self, method: str, params: Message | None = None) -> None:
+        """Say a word that wants no answer, as `send` does."""
+        await self.send(line({"jsonrpc": "2.0", "method": method, "params": params or {}}))
+
     async def handshake(self, message: Message, *, initialized: bool) -> None:
         """Begin the session as the client once did, and wait for the answer to that."""
         await self.send(line({**message, "id": f"{_HANDSHAKE}-{self.number}"}))
         await self._shaken.wait()
         if initialized:
-            await self.send(line({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            await self.tell("notifications/initialized")
 
     def is_handshake(self, request_id: Json) -> bool:
         """Whether a response is the one to a handshake of ours; take note of it."""

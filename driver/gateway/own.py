@@ -2,7 +2,8 @@
 
 Part of `driver.gateway`; imports `driver.core`, `store` and its siblings.
 
-An agent sees the operations of its own run and of those that it resumes, and no others.
+An agent sees the operations of its own run and of those that it continues, directly or through others, which
+is where a call is looked for that stands in the way of an equal one; and no others.
 """
 
 import json
@@ -21,7 +22,7 @@ from driver.gateway.sources import Sources
 from driver.gateway.waiting import data_of
 from driver.gateway.words import quoted
 from store.events import CommandCompleted, CommandFailed
-from store.records import JsonObject, OperationFilter, OperationId, OperationRecord, RunId, StoredEvent
+from store.records import JsonObject, OperationFilter, OperationId, OperationRecord, StoredEvent
 from store.view import View
 
 OPERATIONS: Final = "effectd__operations"
@@ -104,9 +105,8 @@ class OwnTools:
             return _invalid("unsettled takes true or false, limit a whole number, and there is nothing else")
         if not 1 <= limit <= LIST_MAX:
             return _invalid(f"limit takes 1 to {LIST_MAX}")
-        runs = (speaker.run_id, *speaker.resumes)
         found = await self._sources.journal.read(
-            partial(_newest, runs=runs, unsettled=unsettled, limit=limit)
+            partial(_newest, speaker=speaker, unsettled=unsettled, limit=limit)
         )
         return _told({"run_id": speaker.run_id, "operations": [_shown(record) for record in found]})
 
@@ -124,9 +124,8 @@ class OwnTools:
         found = arguments.get("operation_id")
         if not isinstance(found, str) or set(arguments) != {"operation_id"}:
             return _invalid("operation_id is required, and there is nothing else")
-        record = await self._sources.journal.read(lambda view: view.operation(OperationId(found)))
-        runs: tuple[RunId, ...] = (speaker.run_id, *speaker.resumes)
-        if record is None or record.run_id not in runs:
+        record = await self._sources.journal.read(partial(_seen, speaker=speaker, wanted=OperationId(found)))
+        if record is None:
             return error(f"not_found: this run has no operation {quoted(found)}.", "not_found")
         return await show(record)
 
@@ -165,10 +164,18 @@ class OwnTools:
         return _told(shown)
 
 
-def _newest(view: View, *, runs: Sequence[RunId], unsettled: bool, limit: int) -> list[OperationRecord]:
+def _seen(view: View, *, speaker: Speaker, wanted: OperationId) -> OperationRecord | None:
+    """Return an operation, if it is of the run or of one that this continues, directly or through others."""
+    record = view.operation(wanted)
+    if record is None or record.run_id == speaker.run_id:
+        return record
+    return record if record.run_id in view.continued(speaker.run_id, speaker.resumes) else None
+
+
+def _newest(view: View, *, speaker: Speaker, unsettled: bool, limit: int) -> list[OperationRecord]:
     pages = (
         view.operations(OperationFilter(run_id=run_id, unsettled=unsettled), None, limit).items
-        for run_id in runs
+        for run_id in view.continued(speaker.run_id, speaker.resumes)
     )
     found = (record for page in pages for record in page)
     return sorted(found, key=lambda record: record.accepted_seq, reverse=True)[:limit]

@@ -37,6 +37,7 @@ from driver.gateway.link import Link, NotServed
 from driver.gateway.stdio import Input, Output
 from driver.gateway.wire import (
     ANSWER_BYTES_MAX,
+    CLOSED,
     DELIVERED,
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
@@ -103,8 +104,6 @@ class Relay:
         """Whether a list was answered without the daemon: the client has to ask again."""
         self._asked: set[str] = set()
         """The ids, for the client, of the server's requests that it has not answered."""
-        self._closed = False
-        """Whether the client has closed its end: what it is told from then on it may not read any more."""
         self._unheard: list[Json] = []
         """Calls whose answers it had given up on, of which the daemon has not been told."""
         self._where = str(settings.socket)
@@ -119,8 +118,9 @@ class Relay:
                 tasks.start_soon(self._connect)
                 tasks.start_soon(self._watch)
                 await self._listen()
-                self._closed = True
+                self._greeting = replace(self._greeting, closed=True)
                 with anyio.move_on_after(LINGER_S):
+                    await self._tell_closed()
                     while any(entry.method != LISTEN for entry in self._ledger):
                         self._answered = anyio.Event()
                         await self._answered.wait()
@@ -161,7 +161,7 @@ class Relay:
     async def _from_client(self, data: bytes) -> None:
         message = read(data)
         if message is None:
-            await self._refuse(data, "invalid_message", "The message is no JSON-RPC object.")
+            await self._refuse(data, "invalid_message", "The message is no JSON object, or has a key twice.")
         elif (objection := self._objection(message)) is not None:
             error: Message = {"code": INVALID_REQUEST, "message": f"{objection}; nothing was executed"}
             await self._to_client({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
@@ -236,10 +236,14 @@ class Relay:
     async def _tell_unheard(self, link: Link) -> None:
         waiting, self._unheard = self._unheard, []
         for command_id in waiting:
-            params: Message = {"commandId": command_id}
-            await link.send(line({"jsonrpc": "2.0", "method": UNHEARD, "params": params}))
+            await link.tell(UNHEARD, {"commandId": command_id})
         if not link.open:
             self._unheard += waiting  # the next one is told
+
+    async def _tell_closed(self) -> None:
+        """Tell the daemon if the client asks for nothing more: whoever starts it anew continues its run."""
+        if self._greeting.closed and self._link is not None and self._link.open:
+            await self._link.tell(CLOSED)
 
     async def _answer_to_server(self, message: Message) -> None:
         """Pass on what the client answers to a request of the server's, if that connection still is there."""
@@ -337,6 +341,7 @@ class Relay:
             await link.handshake(self._handshake, initialized=self._initialized)
         self._link = link
         link.open = True
+        await self._tell_closed()  # it may have been open when it greeted
         await self._tell_unheard(link)
         link.behind = set(self._ledger)
         for entry in self._ledger:
@@ -385,9 +390,8 @@ class Relay:
         self._ledger.passed(entry)
         await self._pass_on(data + b"\n")
         self._answered.set()
-        if self._ledger.is_passed(entry) and not self._closed:
-            params: Message = {"commandId": entry.command_id}
-            await link.send(line({"jsonrpc": "2.0", "method": DELIVERED, "params": params}))
+        if self._ledger.is_passed(entry) and not self._greeting.closed:
+            await link.tell(DELIVERED, {"commandId": entry.command_id})
 
     def _named(self, link: Link, message: Message) -> Message:
         """A request of the server's under an id that no other connection has."""

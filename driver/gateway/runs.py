@@ -21,6 +21,8 @@ class Speaker:
     """Of the process behind the calls."""
     relayed: bool
     """Whether a relay speaks, which mints command ids, and says what was delivered."""
+    closed: bool = False
+    """Whether nothing more will be asked for."""
 
 
 class Claims:
@@ -33,6 +35,17 @@ class Claims:
     def holds(self, run_id: RunId) -> bool:
         """Whether somebody has the run."""
         return run_id in self._held
+
+    def attends(self, run_id: RunId) -> bool:
+        """Whether somebody has the run who may ask for more: until then nobody else continues it."""
+        claim = self._held.get(run_id)
+        return claim is not None and not claim.closed
+
+    def close(self, speaker: Speaker) -> None:
+        """Take note that a speaker asks for nothing more, and waits at most for answers."""
+        claim = self._held.get(speaker.run_id)
+        if claim is not None and claim.holder == speaker.holder:
+            claim.closed = True
 
     async def wait_and_take(self, speaker: Speaker, patience_s: float) -> bool:
         """Take the run as `take` does; where another one has it, wait a moment until that one has gone.
@@ -49,7 +62,7 @@ class Claims:
 
     def take(self, speaker: Speaker) -> bool:
         """Take the run once more for this speaker; False where another one has it."""
-        claim = self._held.setdefault(speaker.run_id, _Claim(speaker.holder))
+        claim = self._held.setdefault(speaker.run_id, _Claim(speaker.holder, speaker.closed))
         if claim.holder != speaker.holder:
             return False
         claim.count += 1
@@ -68,4 +81,5 @@ class Claims:
 @dataclass(slots=True)
 class _Claim:
     holder: str
+    closed: bool
     count: int = field(default=0)

@@ -112,7 +112,7 @@ class Sockets:
             if greeting.place is not None:
                 prefix = wire.run_prefix(greeting.place)
                 try:
-                    left = await self._calls.predecessors(prefix, self._calls.claims.holds)
+                    left = await self._calls.predecessors(prefix, self._calls.claims.attends)
                 except TooManyOpen as error:
                     await _refuse(connection, "run", str(error))
                     return None
@@ -232,6 +232,9 @@ class Session(Lent):
             case wire.UNHEARD:
                 await self._take_back(message)
                 return True
+            case wire.CLOSED:
+                self._calls.claims.close(self.speaker)
+                return True
             case "notifications/cancelled":
                 request_id = (message.params or {}).get("requestId")
                 if isinstance(request_id, str | int):
@@ -321,6 +324,7 @@ def _speaker(greeting: Greeting, uid: int) -> Speaker:
         resumes=tuple(map(RunId, greeting.resumes)),
         uid=uid,
         relayed=True,
+        closed=greeting.closed,
     )
 
 

@@ -6,6 +6,8 @@ A connection begins with one line each way. The relay says whom it speaks for:
 
     {"effectd": "gateway", "version": 1, "instance": "…", "run_id": "…", "resumes": ["…"]}
 
+(and `closed`, where its client asks for nothing more)
+
 and the daemon that it listens (`{"effectd": "gateway", "version": 1, "journal_id": "…"}`), or why not (with
 `refused` and `message`). A relay whose run nobody named says with `place` where it was started, and is told
 with `resumes` which runs from there it continues; from then on it says that itself. Behind that go MCP's own
@@ -39,6 +41,9 @@ UNHEARD: Final = "notifications/dev.effectd/unheard"
 COMMAND_PREFIX: Final = "gateway:"
 """Begins the command ids of calls that come through the gateway."""
 
+CLOSED: Final = "notifications/dev.effectd/closed"
+"""The relay's word that its client has closed its end: another start of it may ask for the same from now on,
+while this relay is still there for answers."""
 GREETING_BYTES_MAX: Final = 65_536
 LINE_BYTES_MAX: Final = 4_194_304
 """One message of a client; the SDK has the same bound for a request over HTTP."""
@@ -57,6 +62,8 @@ class Greeting:
     run_id: str
     resumes: tuple[str, ...] = ()
     place: str | None = None
+    closed: bool = False
+    """Whether the client had closed its end before: what it is told it may not read any more."""
 
     def line(self) -> bytes:
         """Return it as the first line of a connection."""
@@ -67,7 +74,11 @@ class Greeting:
             "run_id": self.run_id,
             "resumes": list(self.resumes),
         }
-        return line(said if self.place is None else {**said, "place": self.place})
+        if self.place is not None:
+            said["place"] = self.place
+        if self.closed:
+            said["closed"] = True
+        return line(said)
 
 
 def read_greeting(data: bytes) -> Greeting | None:
@@ -87,6 +98,7 @@ def read_greeting(data: bytes) -> Greeting | None:
                 run_id=run_id,
                 resumes=tuple(map(str, resumes)),
                 place=place if isinstance(place, str) else None,
+                closed=message.get("closed") is True,
             )
         case _:
             return None
@@ -103,9 +115,9 @@ def line(message: Message) -> bytes:
 
 
 def read(data: bytes) -> Message | None:
-    """Return the JSON object that a line is; None where it is none."""
+    """Return the JSON object that a line is; None where it is none, or has a key twice in one object."""
     try:
-        value = json.loads(str(data, "utf-8"), parse_constant=_no_number)
+        value = json.loads(str(data, "utf-8"), parse_constant=_no_number, object_pairs_hook=_once_each)
     except (ValueError, RecursionError):
         return None
     return cast("Message", value) if isinstance(value, dict) else None
@@ -147,6 +159,14 @@ _RESPONSE: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":' + _AN_ID + rb',"(?P<w
 """As the daemon writes it."""
 _ID_FIRST: Final = re.compile(rb"\s*\{\s*(?:" + _PLAIN + rb'\s*,\s*){0,2}"id"\s*:\s*' + _AN_ID + rb"\s*[,}]")
 _ID_LAST: Final = re.compile(rb'[,{]\s*"id"\s*:\s*' + _AN_ID + rb"(?:\s*,\s*" + _PLAIN + rb")?\s*\}\s*\Z")
+
+
+def _once_each(members: list[tuple[str, Json]]) -> Message:
+    """The object of these members. What another reader would take the first of is no call that is made."""
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("twice")
+    return found
 
 
 def _no_number(constant: str) -> Never:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _TELLING: Final = re.compile(
-    r"key|token|secret|passw|passphrase|pwd|auth|credential|bearer|cookie|session|signature|private|dsn"
+    r"key|token|secret|pass|pwd|auth|credential|bearer|cookie|session|signature|private|dsn"
     r"|connection|conn-?str|webhook|(?<![a-z])(?:pat|pin|sig|code|jwt|header|h)(?![a-z])",
     re.IGNORECASE,
 )
@@ -35,6 +35,12 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGN
 _OPTION: Final = re.compile(r"(--?[A-Za-z][\w.-]*)=(.+)", re.DOTALL)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)
 _HEADER: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*):\s*\S.*", re.DOTALL)
+
+_BETWEEN: Final = re.compile(r"[\s;]+")
+"""Between the words of a shell's line, and the members of a connection string."""
+_FIELD: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*):\s+\S")
+"""A header within a longer text."""
+_REFERENCE: Final = re.compile(r"\$(?:\w+|\{\w+\})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +114,23 @@ def _parts(word: Word, before: str) -> tuple[Part, ...]:
 
 
 def _is_secret(text: str) -> bool:
-    if "://" in text:
-        return url_is_secret(text)
+    if url_is_secret(text) if "://" in text else _looks_random(text):
+        return True
     header = _HEADER.fullmatch(text)
-    return _looks_random(text) or (header is not None and _TELLING.search(header[1]) is not None)
+    return (header is not None and _TELLING.search(header[1]) is not None) or _has_secret(text)
+
+
+def _has_secret(text: str) -> bool:
+    """Whether a word is a line of a shell, or another list, with a secret in it: then it is one as a whole.
+
+    What only names a variable is none.
+    """
+    pieces = [_REFERENCE.sub("", piece.strip("'\"")) for piece in _BETWEEN.split(text)]
+    if len(pieces) == 1:
+        return False
+    if any(_TELLING.search(field[1]) for field in _FIELD.finditer(text)):
+        return True
+    return any(isinstance(part, Hidden) for word in parts([Word(piece) for piece in pieces]) for part in word)
 
 
 def _looks_random(text: str) -> bool:

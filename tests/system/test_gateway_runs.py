@@ -9,13 +9,35 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.system.agents import CODE, EFFECTD, Agent, Told, agent
+from driver.gateway.wire import Message, line
+from tests.system.agents import CODE, EFFECTD, Agent, Told, agent, command
 from tests.system.sandbox import Sandbox, sandbox, standing
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
 
 GATEWAY: Final[dict[str, Any]] = {"gateway": {}}
+GUARD_S: Final = 30.0
+HELLO: Final[Message] = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "hasty", "version": "1"},
+    },
+}
+
+
+def called(tool: str, arguments: Message) -> Message:
+    """Return a call as a client sends it."""
+    return {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments},
+    }
 
 
 def folder(made: Sandbox, name: str) -> tuple[str, ...]:
@@ -111,6 +133,50 @@ async def test_an_answer_that_a_killed_client_never_heard_guards_in_the_next_one
         assert '"count": 1' in equal.text.replace('"count":1', '"count": 1')
         assert again.outcome == "succeeded", "it was told, and may want a second one"
         assert len(made.effects()) == 2
+
+
+async def test_a_client_that_closed_its_end_is_continued_while_its_relay_is_still_there(
+    zygote: Zygote,
+) -> None:
+    """It waits a moment for answers: a client that comes back at once has not got them."""
+    async with standing(zygote, **GATEWAY) as made:
+        gate = made.root / "gate"
+        arguments: Message = {"n": 1, "until": str(gate)}
+        told: list[Told] = []
+        program = [*folder(made, "shop"), *command(made, None)[2:]]
+        async with await anyio.open_process(program, stderr=None) as relay:
+            assert relay.stdin is not None
+            for message in (HELLO, called("counter__slow", arguments)):
+                await relay.stdin.send(line(message))
+            await made.effects_reach(1)
+            await relay.stdin.aclose()
+            async with agent(made, None, program=folder(made, "shop")) as anew:
+                with anyio.move_on_after(GUARD_S):  # made a second time, it would wait for the gate
+                    await ask(anew, told, "counter__slow", arguments)
+            gate.touch()
+        assert [(one.outcome, one.meta[CODE]) for one in told] == [("refused", "lookalike_unsettled")]
+        assert len(made.effects()) == 1
+
+
+async def test_what_is_named_in_a_refusal_can_be_looked_at(zygote: Zygote) -> None:
+    """The equal call may be of a run that this one continues through another one."""
+    async with sandbox(zygote, None, **GATEWAY) as made:
+        life = made.start(kill_at="dispatch.answered")
+        await life.ready()
+        found: list[Told] = []
+        async with agent(made, "first") as one, anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
+            assert await life.exit_code() < 0
+            await made.start().ready()
+        async with agent(made, "second", "--resumes", "first") as one:
+            await one.call("counter__count", n=2)
+        async with agent(made, "third", "--resumes", "second") as one:
+            equal = await one.call("counter__count", n=1)
+            shown = await one.call("effectd__operation", operation_id=equal.operation_id)
+            listed = await one.call("effectd__operations", unsettled=True)
+        assert (equal.outcome, equal.operation_id) == ("refused", found[0].operation_id)
+        assert shown.content["state"] == "unknown"
+        assert [item["operation_id"] for item in listed.content["operations"]] == [equal.operation_id]
 
 
 JUDGES: Final = ("supervisor", "operator", "nobody")

@@ -14,7 +14,17 @@ from anyio.abc import SocketStream
 from driver.gateway.lines import Lines
 from driver.gateway.relay import Relay, RelaySettings
 from driver.gateway.stdio import Input, Output
-from driver.gateway.wire import ASKED_AT, COMMAND_ID, DELIVERED, UNHEARD, Message, line, read_greeting
+from driver.gateway.wire import (
+    ASKED_AT,
+    CLOSED,
+    COMMAND_ID,
+    DELIVERED,
+    UNHEARD,
+    Greeting,
+    Message,
+    line,
+    read_greeting,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -83,11 +93,14 @@ class Daemon:
         self._begun = b""
 
     async def greet(self) -> str:
+        return (await self.greeting()).instance
+
+    async def greeting(self) -> Greeting:
         data = await self._lines.next(self.stream)
         greeting = read_greeting(data or b"")
         assert greeting is not None
         await self.stream.send(line({"effectd": "gateway", "version": 1}))
-        return greeting.instance
+        return greeting
 
     async def begins(self) -> None:
         """Return once the first byte of a message is here."""
@@ -236,6 +249,7 @@ async def test_a_message_that_is_too_long_is_answered_and_left_out(tmp_path: Pat
     [
         ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n":NaN}}}', 1),
         ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n":1e999}}}', 1),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"n":1,"n":2}}}', 1),
         ('{"method":"tools/call","params":{"id":2,"n":NaN},"jsonrpc":"2.0","id":1}', 1),
         ('{"jsonrpc":"2.0","id":1.5,"method":"tools/call","params":{}}', 1.5),
         ('{"jsonrpc":"2.0","id":01,"method":"tools/call","params":{}}', None),
@@ -367,7 +381,21 @@ async def test_a_client_that_has_closed_its_end_hears_nothing(tmp_path: Path) ->
         await client.say("tools/call", 7, name="x__y", arguments={})
         await daemon.hear()
         client.close()
-        await anyio.wait_all_tasks_blocked()
+        assert (await daemon.hear())["method"] == CLOSED
         await daemon.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
         assert (await client.hear())["id"] == 7
         assert await daemon.ends()
+
+
+async def test_a_daemon_that_comes_back_is_told_that_the_client_has_closed_its_end(tmp_path: Path) -> None:
+    """In the greeting: from the first moment on nobody takes the run for one that asks for more."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        first: Daemon = await connection()
+        assert (await first.greeting()).closed is False
+        await client.say("tools/call", 7, name="x__y", arguments={})
+        await first.hear()
+        client.close()
+        assert (await first.hear())["method"] == CLOSED
+        await first.stream.aclose()
+        second: Daemon = await connection()
+        assert (await second.greeting()).closed is True

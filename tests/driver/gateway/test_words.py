@@ -1,5 +1,7 @@
 """What a model is told: the state first, and no advice to do once more what may have happened."""
 
+import json
+
 import pytest
 
 from driver.core.attempts import Answered, PeerError
@@ -131,6 +133,14 @@ def test_a_providers_own_error_is_unchanged_unless_it_leaves_something_open() ->
         operation_id=OP, kind=OperationFailed.KIND, data={**data, "error_means": "unsettled"}, report=report
     )
     assert "must not be repeated" in text_of(told(unsettled))
+
+
+def test_an_error_that_leaves_something_open_is_told_without_its_sentence() -> None:
+    """Though the journal has it: neither its message nor a result that quotes it."""
+    kept = Reading(None, {"error": {"code": -1, "message": "timed out, try again"}})
+    result = result_of(UNSETTLED, "p/t", Contract(), kept, wire=True, shown_max=1_000)
+    assert "try again" not in json.dumps(result)
+    assert "must not be repeated" in text_of(result)
 
 
 def test_a_read_may_be_asked_again() -> None:

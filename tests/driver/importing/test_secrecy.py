@@ -22,6 +22,12 @@ from driver.importing.secrecy import Hidden, Plain, Word, is_switch, parts, url_
         (["server", "postgres://u:p@h/db"], ["postgres://u:p@h/db"]),
         (["server", "postgres://h/db"], []),
         (["server", "--url=https://h/mcp?key=x"], ["https://h/mcp?key=x"]),
+        (["server", "--smtp-pass", "abc"], ["abc"]),
+        (["sh", "-c", "export API_KEY=abc; exec server"], ["export API_KEY=abc; exec server"]),
+        (["sh", "-c", "cd /srv && server --password 'abc'"], ["cd /srv && server --password 'abc'"]),
+        (["sh", "-c", "remote https://h --header 'X-Key: abc'"], ["remote https://h --header 'X-Key: abc'"]),
+        (["sh", "-c", "cd '/srv/my files' && exec server --token $TOKEN --port 8080"], []),
+        (["server", "Server=h;User Id=sa;Password=abc"], ["h;User Id=sa;Password=abc"]),
     ],
 )
 def test_a_word_is_cut_where_its_secret_begins(words: list[str], hidden: list[str]) -> None:
@@ -50,6 +56,7 @@ def test_what_came_from_a_variable_is_a_secret() -> None:
         ("NAME", "mia", False),
         ("PIN", "1234", False),
         ("DB_PASSWORD", "test", False),
+        ("SMTP_PASS", "12345", False),
         ("NUMBER", "123456", False),
     ],
 )
