@@ -19,7 +19,7 @@ import anyio
 from anyio import to_thread
 
 from tests.faults.balance import Balance
-from tests.faults.journal_errors import BROKEN_MAX, CODES, Fault, Trap, went_on
+from tests.faults.journal_errors import BROKEN_MAX, CODES, WENT_ON, Fault, Trap, went_on
 from tests.faults.lane import Time
 from tests.faults.notifier import ERRORS, Call, Supervisor
 from tests.system.audit import must_hold
@@ -88,7 +88,7 @@ async def _one(zygote: Zygote, fault: Fault, tally: Balance) -> None:
             if code not in CODES:
                 wrong.append(f"exit code {code}: {made.lives[0].text[-1500:]}")
             if code == 0 and went_on(trap):
-                wrong.append("it went on after an error of the journal")
+                wrong.append(WENT_ON)
             try:
                 await _afterwards(made, plane)
             finally:

@@ -79,7 +79,7 @@ def _report(seed: int, daemon: Balance, full: Tally, journals: Sequence[Tally], 
         report.fired += tally.fired
         report.reached += tally.reached
         report.broken += tally.broken
-    report.reached["caught: verdict_from_memory"] += bool(control.broken)
+    report.reached["caught: verdict_from_memory"] += journal_errors.noticed(control)
     report.wanted = WANTED
     report.points = sum(tally.injected for tally in tallies)
     report.figures = {name: daemon.figures[name] for name in MEASURES}
@@ -89,5 +89,5 @@ def _report(seed: int, daemon: Balance, full: Tally, journals: Sequence[Tally], 
         f"{sum(t.lives for t in tallies):,} lives, {daemon.lives:,} of them of a daemon; {full.injected:,} "
         f"by a disk without room; the slowest took {max(t.slowest_s for t in tallies):.1f} s"
     )
-    report.notes.append(f"without fail-stop: {(control.broken or ['NOTHING'])[0][:300]}")
+    report.notes.append(f"without fail-stop: {(control.broken or ['NOTHING'])[-1][:300]}")
     return report

@@ -40,6 +40,9 @@ FOR_EVER: Final = 0.4
 """How often an error stays."""
 KILLED_AT: Final = 12
 BROKEN_MAX: Final = 60
+WENT_ON: Final = "it went on after an error of the journal"
+LOST: Final = " was told, and "
+"""As `promises` says it: what was told, and is not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +264,7 @@ def judged(ended: Ended, trap: Trap) -> list[str]:
     if ended.code not in CODES:
         return [f"exit code {ended.code}: {ended.said[-700:]}"]
     if ended.code == 0 and went_on(trap):
-        return ["it went on after an error of the journal"]
+        return [WENT_ON]
     return []
 
 
@@ -284,7 +287,7 @@ def work(folder: Path, seed: int, end: float, target: int) -> Tally:
 
 
 def control(folder: Path, seed: int) -> Tally:
-    """Take away that a failed commit stops everything: it must be noticed."""
+    """Take away that a failed commit stops everything: it must be noticed, by what was told of it."""
     folder.mkdir(mode=0o700)
     worker = Worker(folder, seed, weakness="verdict_from_memory")
     worker.prepare()
@@ -292,6 +295,11 @@ def control(folder: Path, seed: int) -> Tally:
         worker.one(
             "used", "plain", Fault(call="fdatasync", number=number, error=errno.EIO, for_ever=False), seed + 7
         )
-        if worker.tally.broken:
+        if noticed(worker.tally):
             break
     return worker.tally
+
+
+def noticed(found: Tally) -> bool:
+    """Whether what is broken is that somebody went on, or what was told is not there: not any end at all."""
+    return any(WENT_ON in text or LOST in text for text in found.broken)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import notifier
-from tests.faults.journal_errors import Fault, Trap, life
+from tests.faults.journal_errors import WENT_ON, Fault, Tally, Trap, life, noticed
 from tests.faults.notifier import Call
 from tests.store.conftest import FILES
 
@@ -34,3 +34,16 @@ def test_a_wal_that_the_creation_could_not_remove_is_not_left_behind(tmp_path: P
     assert len(trap.fired) == 1
     assert ended.code == 0, ended.said
     assert {path.name for path in (tmp_path / "state").iterdir()} == FILES
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"life 7, EIO at fdatasync 1 once: {WENT_ON}; refused", True),
+        ("life 7, EIO at fdatasync 1 once: I5: event 10 was told, and the journal ends at 8", True),
+        ("life 7, EIO at fdatasync 1 once: exit code 1: Traceback", False),
+    ],
+)
+def test_that_nothing_stops_is_noticed_by_what_comes_of_it(text: str, expected: bool) -> None:
+    """A life that falls over, as one does whose weakness is no more to be had, has shown nothing."""
+    assert noticed(Tally(broken=[text])) is expected

@@ -6,11 +6,13 @@ import anyio
 import pytest
 
 from tests.faults import notifier
-from tests.faults.kill_points.battle import SECOND_CRASH, Weakness, fight, prepare
+from tests.faults.kill_points.battle import SECOND_CRASH, Tally, Weakness, fight, prepare
 from tests.faults.kill_points.blows import FileBlow, NamedBlow, parse
 from tests.faults.kill_points.scenes import BY_NAME
 from tests.faults.kill_points.stage import KILLED, stage
-from tests.faults.lane import DUPLICATE_EFFECTS
+from tests.faults.kill_points.truth import OTHER
+from tests.faults.kill_points.worker import CONTROLS, Control
+from tests.faults.lane import DUPLICATE_EFFECTS, HANGS
 from tests.system.sandbox import Gone
 from tests.system.zygote import Zygote
 
@@ -43,6 +45,16 @@ async def test_a_killed_life_is_seen_and_its_weakness_too(zygote: Zygote) -> Non
     assert (await fight(zygote, ready, [parse("dispatch.answered:1")], weakness=weak)).figures[
         DUPLICATE_EFFECTS
     ]
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
+async def test_a_weakness_is_noticed_by_what_it_does(control: Control) -> None:
+    """A life that hangs, or falls over, because its weakness cannot be had any more has shown nothing."""
+    hung = Tally(broken=["nothing for 3 s"])
+    hung.figures.update({HANGS: 1, OTHER: 1})
+    assert control.noticed(hung) == []
+    hung.figures[control.measure] += 1
+    assert control.noticed(hung) == hung.broken
 
 
 async def test_a_life_that_dies_before_it_is_ready_says_nothing_more(zygote: Zygote) -> None:

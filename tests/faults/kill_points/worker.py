@@ -22,7 +22,7 @@ from driver.faults import BOUNDARIES
 from tests.faults.kill_points.battle import Ready, Tally, Weakness, fight, prepare, recovery
 from tests.faults.kill_points.blows import Blow, Points, kind_of, parse
 from tests.faults.kill_points.scenes import BY_NAME
-from tests.faults.lane import Time
+from tests.faults.lane import CONTRADICTING_RECEIPTS, DUPLICATE_EFFECTS, LOST_RECEIPTS, Time
 from tests.system.zygote import Zygote
 
 AT_ONCE: Final = 3
@@ -125,7 +125,7 @@ class _Work:
         for each in CONTROLS:
             blows = [parse(text) for text in each.blows]
             found = await fight(self.zygote, ready, blows, weakness=each.weakness)
-            self.tally.controls[each.name] = found.broken
+            self.tally.controls[each.name] = each.noticed(found)
 
     async def _fight(self, turns: Iterator[Course], courses: Sequence[Course]) -> None:
         while self._goes_on() and any(course.firsts for course in courses):
@@ -196,26 +196,34 @@ def _in_memory() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A weakness, where it is struck at, and what it is."""
+    """A weakness, where it is struck at, what it is, and by which measure it must be noticed."""
 
     name: str
+    measure: str
     weakness: Weakness
     blows: tuple[str, ...]
+
+    def noticed(self, found: Tally) -> list[str]:
+        """Return what was found, where that is what the weakness does: a life that fell over is not."""
+        return found.broken if found.figures[self.measure] else []
 
 
 CONTROLS: Final = (
     Control(
         name="no intent before the call",
+        measure=DUPLICATE_EFFECTS,
         weakness=Weakness(patch="no_intent_commit", life=0),
         blows=("dispatch.answered:1",),
     ),
     Control(
         name="told before it is committed",
+        measure=LOST_RECEIPTS,
         weakness=Weakness(patch="told_before_commit", life=0),
         blows=("link.acknowledged:12",),
     ),
     Control(
         name="what was lost is called not executed",
+        measure=CONTRADICTING_RECEIPTS,
         weakness=Weakness(patch="lost_is_not_executed", life=1),
         blows=("dispatch.answered:1", "link.acknowledged:2"),
     ),
