@@ -15,7 +15,7 @@ from tests.faults.network import calls, countryside, cuts, partitions
 
 NAME: Final = "network"
 PARTITIONS_MIN: Final = len(partitions.ALWAYS)
-PARTITION_EVERY_S: Final = 24.0
+PARTITION_EVERY_S: Final = 12.0
 """Of the box: so that an hour's run has its 50."""
 PARTITIONS_MAX: Final = 50
 UNWATCHED: Final = "nobody asks whether the link lives"
