@@ -9,7 +9,8 @@ daemon, speaks of its attempt; `not_executed` is the daemon's proof about the ne
 is not the operation's end brings what its own end proves; a verdict (of an operator, a probe or a supervisor,
 or the daemon's own about a delegation) looked at the world, and so speaks of every attempt that had been
 started when it was given.
-`operation.unknown` says nothing.
+`operation.unknown` says nothing. Of the daemon's words about a delegation only the newest counts: the
+statements that read evidence leave the others out.
 """
 
 from collections.abc import Iterable
