@@ -4,16 +4,21 @@ Part of `driver.cli`; imports `driver.conformance`.
 
     click.ClickException
      ├── NotExamined   1   the adapter does not keep to its three verbs, or the battery does not work here
-     └── NoAdapter     2   there is no such adapter
+     ├── NoAdapter     2   there is no such adapter
+     └── NoInterpreter 2   what --python names is no program
+
+SIGTERM and SIGHUP end it as Ctrl-C does: nothing of the subject is left. It exits with 128 and the signal.
 """
 
+import os
 import shlex
 import shutil
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 import click
@@ -30,6 +35,7 @@ from driver.conformance.certificate import Certificate, Judged
 from driver.conformance.errors import ConformanceError
 from driver.conformance.verdict import MEANING
 
+T = TypeVar("T")
 _STYLES: Final = {"passed": "green", "failed": "bold red", "not_exercised": "yellow"}
 
 
@@ -40,7 +46,7 @@ class NotExamined(click.ClickException):
 
     def __init__(self, cause: ConformanceError) -> None:
         self.cause = cause
-        super().__init__(plain(str(cause)))
+        super().__init__("\n".join(map(plain, str(cause).splitlines())))
 
 
 class NoAdapter(click.BadParameter):
@@ -50,6 +56,14 @@ class NoAdapter(click.BadParameter):
         self.adapter = adapter
         known = ", ".join(ADAPTERS)
         super().__init__(plain(f"it is none of {known}, and no program that can be found: {adapter!r}"))
+
+
+class NoInterpreter(click.BadParameter):
+    """What is to run the adapter is no program."""
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+        super().__init__(plain(f"{python!r} is no program"), param_hint="'--python'")
 
 
 @click.command()
@@ -79,33 +93,67 @@ def conformance(
 
     ADAPTER is one that comes with effectd (effectd, in-memory, langgraph, pydantic-ai), or the command of
     your own: a program, in any language, that answers three verbs in lines of JSON (docs/conformance.md). It
-    takes some minutes. The certificate is the JSON that --json prints. Exits 0 where no case failed and one
-    passed, 1 where one failed, none passed, or the adapter does not keep to the three verbs, and 2 where
-    there is no such adapter.
+    takes some minutes. The certificate is the JSON that --json prints; it says that a runtime conforms only
+    where every case was played. Exits 0 where no case failed and one passed, 1 where one failed, none passed,
+    or the adapter does not keep to the three verbs, and 2 where there is no such adapter.
     """
     argv = _command(adapter, python)
     watch = _watch()
     try:
         if not no_self_check:
-            anyio.run(self_check, watch)
+            _run(partial(self_check, watch))
         told = _unheard if as_json else _tell
         checked = not no_self_check
         played = partial(examine, adapter, argv, cases=cases, told=told, watch=watch, self_checked=checked)
-        certificate = anyio.run(played)
+        certificate = _run(played)
     except ConformanceError as error:
         raise NotExamined(error) from error
     if as_json:
         write_json(certificate.as_json())
     else:
         show(_account(certificate))
-    ctx.exit(0 if certificate.conforms else EXIT_REFUSED)
+    ctx.exit(0 if certificate.passed and not certificate.failed else EXIT_REFUSED)
+
+
+def _run(work: Callable[[], Awaitable[T]]) -> T:
+    """Do it, unless this process is told to end: then what it has started is killed, and it exits."""
+    done: list[T | ConformanceError] = []
+    told: list[signal.Signals] = []
+
+    async def wait(cancel: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
+            async for received in signals:
+                told.append(received)
+                cancel.cancel()
+
+    async def both() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait, tasks.cancel_scope)
+            try:
+                done.append(await work())
+            except ConformanceError as error:  # not in a group of errors, as which it would leave the tasks
+                done.append(error)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(both)
+    if told:
+        sys.exit(128 + told[0])
+    [end] = done
+    if isinstance(end, ConformanceError):
+        raise end
+    return end
 
 
 def _command(adapter: str, python: str) -> Sequence[str]:
-    """Return the command of an adapter. Raises `NoAdapter`."""
+    """Return the command of an adapter. Raises `NoAdapter` and `NoInterpreter`."""
     if adapter in ADAPTERS:
+        if not os.access(python, os.X_OK):
+            raise NoInterpreter(python)
         return built_in(adapter, python)
-    argv = shlex.split(adapter)
+    try:
+        argv = shlex.split(adapter)
+    except ValueError:  # a quote that is not closed
+        raise NoAdapter(adapter) from None
     if not argv or shutil.which(argv[0]) is None:
         raise NoAdapter(adapter)
     return argv
@@ -149,4 +197,6 @@ def _account(certificate: Certificate) -> Iterator[RenderableType]:
     for harm in found:
         yield views.line(("  " + harm, "bold"), f": {MEANING[harm]}")
     word = ("conforms", "bold green") if certificate.conforms else ("does not conform", "bold red")
+    if not certificate.complete and certificate.passed and not certificate.failed:
+        word = (f"passed {certificate.passed} of {len(CASES)} cases, and did not play all", "bold yellow")
     yield views.line(f"{certificate.runtime} {certificate.version} ", word, ".")

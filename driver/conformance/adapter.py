@@ -111,8 +111,9 @@ class Subject:
         said = await self._ask("outcome", asked, seconds + PATIENCE_S)
         try:
             return Outcome(str(said.get("outcome")))
-        except ValueError as error:
-            raise AdapterGarbled("outcome", json.dumps(said), str(error)) from None
+        except ValueError:
+            known = ", ".join(Outcome)
+            raise AdapterGarbled("outcome", json.dumps(said), f"`outcome` is none of {known}") from None
 
     async def kill(self) -> None:
         """Kill the process, and whatever stayed in its session, with SIGKILL; returns when it is gone."""
@@ -158,7 +159,7 @@ def _answer(verb: str, line: bytes) -> Json:
     try:
         said = json.loads(text)
     except ValueError as error:
-        raise AdapterGarbled(verb, text, str(error)) from None
+        raise AdapterGarbled(verb, text, f"standard output is for answers alone: {error}") from None
     if not isinstance(said, dict):
         raise AdapterGarbled(verb, text, "it is no JSON object")
     if "error" in said:

@@ -62,20 +62,21 @@ class Stage:
             told=told,
             effects=self.world.effects(ITEM),
             answer=self.world.answer(ITEM),
-            looked=self.looked(ITEM),
+            learned=self.learned(ITEM),
             disturbed=disturbed,
         )
 
-    def looked(self, item: str) -> bool:
-        """Whether the subject has asked the search for an item, and was told."""
-        return any(entry.way == "honest" and entry.said for entry in self.world.searches(item))
+    def learned(self, item: str) -> bool:
+        """Whether the search has told the subject of an item, or an answer after the deadline has."""
+        found = any(entry.way == "honest" and entry.said for entry in self.world.searches(item))
+        return found or self.world.went(item, "late", said=1)
 
     async def again(self, alive: Subject, tool: str = "charge", *, disturbed: bool = False) -> Seen:
         """Deliver the command once more, and return what is told then, with every effect that follows."""
         await alive.deliver("command-1", ITEM, tool)
         seen = await self.seen(alive, disturbed=disturbed)
         await self.still(len(self.keys))
-        return replace(seen, effects=self.world.effects(ITEM))
+        return replace(seen, effects=self.world.effects(ITEM), learned=self.learned(ITEM))
 
     async def still(self, count: int) -> None:
         """Give calls that must not come the time to come: beyond `count` of `ITEM`."""
@@ -153,7 +154,7 @@ async def duplicate_answer(stage: Stage) -> Found:
         await alive.deliver("command-2", OTHER)
         other = await alive.outcome("command-2", END_S)
         twice = await stage.world.until(lambda world: world.went(ITEM, "twice", said=2), SETTLE_S)
-        unanswered = stage.world.answer(OTHER) is Answer.NONE and not stage.looked(OTHER)
+        unanswered = stage.world.answer(OTHER) is Answer.NONE and not stage.learned(OTHER)
         stolen = other is Outcome.SUCCEEDED and unanswered
         return _found(
             stage,
@@ -211,17 +212,22 @@ async def _keyed(stage: Stage, way: str) -> Found:
 
 
 async def key_distinctness(stage: Stage) -> Found:
-    """Two commands are two: a shared key would have the tool swallow the second."""
+    """Two commands are two, even where they ask for the same: of one key the tool has one effect."""
     async with stage.life() as alive:
         await alive.deliver("command-1", ITEM, "charge_once")
         seen = await stage.seen(alive)
+        first = stage.keys
         await alive.deliver("command-2", OTHER, "charge_once")
-        other = await alive.outcome("command-2", END_S)
-        theirs = [entry.key for entry in stage.world.entries(OTHER)]
-        shared = bool({*stage.keys} & {*theirs} - {None})
-        more = {Harm.SHARED_KEY} if shared else set[Harm]()
-        more |= {Harm.LOST_EFFECT} if other is Outcome.SUCCEEDED and not stage.world.effects(OTHER) else set()
-        keyed = all((stage.keys, theirs, *stage.keys, *theirs))
+        await alive.outcome("command-2", END_S)
+        await alive.deliver("command-3", ITEM, "charge_once")
+        await alive.outcome("command-3", END_S)
+        others, same = [entry.key for entry in stage.world.entries(OTHER)], stage.keys[len(first) :]
+        shared = {*first} & {*others, *same} | {*others} & {*same}
+        more = {Harm.SHARED_KEY} if shared - {None} else set[Harm]()
+        # nothing stood in the way of the others, either
+        is_done = stage.world.effects(OTHER) and stage.world.effects(ITEM) > seen.effects
+        more |= set[Harm]() if is_done else {Harm.LOST_EFFECT}
+        keyed = all((first, others, same, *first, *others, *same))
         return _found(stage, seen, frozenset(more), exercised=keyed)
 
 

@@ -15,10 +15,10 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from driver.conformance.adapter import DEADLINE_S, About
-from driver.conformance.cases import Found
+from driver.conformance.cases import CASES, Found
 from driver.conformance.verdict import Harm, Outcome
 
-REVISION: Final = 2
+REVISION: Final = 3
 """Of the battery: a certificate names it, since other cases would be another examination."""
 
 Verdict = Literal["passed", "failed", "not_exercised"]
@@ -69,8 +69,10 @@ class Certificate(_Part):
     """When it ended; UTC."""
     deadline_s: float
     """That every call was given."""
+    complete: bool
+    """Whether every case of the battery was played."""
     conforms: bool
-    """Whether no case failed, and at least one passed."""
+    """Whether every case was played, none failed, and at least one passed."""
     passed: Count
     failed: Count
     not_exercised: Count
@@ -97,7 +99,7 @@ def judged(case: str, found: Found, seconds: float) -> Judged:
 
 def certificate(adapter: str, about: About, cases: Sequence[Judged], *, self_checked: bool) -> Certificate:
     """Return what all cases together say, as of now."""
-    counts = _counts(cases)
+    counts, complete = _counts(cases), {one.case for one in cases} == {*CASES}
     return Certificate(
         battery_version=metadata.version("effectd"),
         self_checked=self_checked,
@@ -108,7 +110,8 @@ def certificate(adapter: str, about: About, cases: Sequence[Judged], *, self_che
         platform=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         at=datetime.now(UTC).replace(microsecond=0),
         deadline_s=DEADLINE_S,
-        conforms=not counts["failed"] and bool(counts["passed"]),
+        complete=complete,
+        conforms=complete and not counts["failed"] and bool(counts["passed"]),
         cases=tuple(cases),
         **counts,
     )

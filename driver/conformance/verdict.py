@@ -79,8 +79,8 @@ class Seen:
     """What the caller was told last."""
     effects: int
     answer: Answer
-    looked: bool = False
-    """Whether the subject has asked the search what became of it, and was told."""
+    learned: bool = False
+    """Whether the search has told the subject what became of it, or an answer after the deadline has."""
     disturbed: bool = False
     """Whether the subject was killed before it could tell: what it had heard may be lost then."""
 
@@ -96,8 +96,8 @@ def harms(seen: Seen) -> frozenset[Harm]:
         found.add(Harm.LOST_COMMAND)
     if seen.effects and (seen.told is Outcome.NOT_EXECUTED or _calls_silence_failure(seen)):
         found.add(Harm.FALSE_FAILURE)
-    denied = seen.answer is Answer.ERROR and not seen.looked
-    if seen.told is Outcome.SUCCEEDED and (not seen.effects or denied):
+    is_guess = seen.answer is not Answer.SUCCESS and not seen.learned
+    if seen.told is Outcome.SUCCEEDED and (not seen.effects or is_guess):
         found.add(Harm.FALSE_SUCCESS)
     if seen.answer is Answer.SUCCESS and not seen.disturbed:
         found |= {Harm.LOST_ANSWER} if seen.told in (Outcome.UNKNOWN, Outcome.FAILED) else set()

@@ -3,7 +3,8 @@
 Run as `python -I -S world.py FOLDER`; it imports nothing but the standard library. How a call goes stands in
 FOLDER/script.json, `{"charge": "silent", …}`, read at each call; a tool that is not in it is honest. Every
 call is one line of FOLDER/ledger.jsonl, fsynced before anything is answered, and every answer another one,
-when it has left:
+just before it leaves: who has heard it may kill the server at once. What could not leave is taken back, by a
+line with the negative count.
 
     {"call": "5d…", "tool": "charge", "item": "a", "key": "op_1", "way": "twice", "effect": true,
      "answer": "success"}
@@ -152,7 +153,7 @@ class World:
         os.fsync(self.ledger)
 
     def _send(self, message: Json, result: Json, *, call: str | None = None, times: int = 1) -> None:
-        """Write a result, `times` times at one go, and note that, where it is the answer to a call."""
+        """Write a result, `times` times at one go, and note that before, where it is the answer to a call."""
         if not times:
             return
         self._write({"id": message["id"], "result": result}, call=call, times=times)
@@ -160,10 +161,15 @@ class World:
     def _write(self, message: Json, *, call: str | None = None, times: int = 1) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
         with self._writing:
-            sys.stdout.buffer.write(line * times)
-            sys.stdout.buffer.flush()
             if call is not None:
                 self._note({"said": call, "times": times})
+            try:
+                sys.stdout.buffer.write(line * times)
+                sys.stdout.buffer.flush()
+            except OSError:  # nobody listens any more
+                if call is not None:
+                    self._note({"said": call, "times": -times})
+                os._exit(1)
 
 
 def entries_of(folder: Path) -> list[Json]:

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from http import HTTPStatus
 from importlib import metadata
 from pathlib import Path
@@ -67,20 +68,22 @@ class Effectd:
         return Told(outcome=known if known in ENDS else "running", detail=f"{state}, effect {effect}")
 
 
-def _start(setting: Setting) -> tuple[str, str]:
+def _start(setting: Setting, started: ExitStack) -> tuple[str, str]:
     """Start the plane and the daemon; return the plane's address, and its operators' token."""
-    plane = _listening(setting.state)
+    plane = _listening(setting.state, started)
     config = setting.state / "effectd.toml"
     config.write_text(_configuration(setting, plane))
-    subprocess.Popen(
+    daemon = subprocess.Popen(
         (*EFFECTD, "run", "--config", str(config)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
+    started.callback(daemon.kill)
     return plane, (setting.state / "operator.token").read_text().strip()
 
 
-def _listening(folder: Path) -> str:
+def _listening(folder: Path, started: ExitStack) -> str:
     command = (*EFFECTD, "plane", "--listen", "127.0.0.1:0", "--db", str(folder / "plane.db"))
     plane = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    started.callback(plane.kill)
     assert plane.stdout is not None, "its output is a pipe"
     line = next((line for line in plane.stdout if line.startswith(LISTENING)), LISTENING)
     return line.removeprefix(LISTENING).strip()
@@ -128,9 +131,10 @@ def _contract(name: str, about: Mapping[str, Any], deadline_s: float) -> str:
 async def main() -> None:
     """Serve the battery."""
     clients: list[httpx2.AsyncClient] = []
+    started = ExitStack()
 
     async def start(setting: Setting) -> Effectd:
-        url, token = await to_thread.run_sync(_start, setting)
+        url, token = await to_thread.run_sync(_start, setting, started)
         http = httpx2.AsyncClient(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
@@ -143,6 +147,7 @@ async def main() -> None:
     try:
         await serve(start)
     finally:
+        started.close()  # a battery that is killed leaves nothing, either: our input ends with it
         for http in clients:
             await http.aclose()
 

@@ -1,7 +1,11 @@
 """The battery judges a good client good, and a bad one bad, or says that it cannot."""
 
 import json
+import os
+import shlex
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +26,39 @@ FAULTLESS = ("timeout-after-commit", "error-after-commit", "declared-safe", "kil
 """Cases that end soon where their fault never fires."""
 ANSWERS = Path(__file__).with_name("answers.mjs")
 
+CLIENT = """
+import anyio, json
+from driver.conformance.adapters.careful import Careful
+from driver.conformance.adapters.verbs import serve_with
+
+class Client(Careful):
+    def __init__(self, *words):
+        super().__init__(*words)
+        self._asked, self._client.call = self._client.call, self._call
+
+    async def _call(self, tool, arguments, deadline_s, key=None):
+        {call}
+
+anyio.run(serve_with, Client)
+"""
+"""The good client, but for how it calls."""
+BY_CONTENT = "return await self._asked(tool, arguments, deadline_s, key and json.dumps(dict(arguments)))"
+"""Its keys are made of what is asked: two commands for the same share one."""
+IMPATIENT = """
+        try:
+            return await self._asked(tool, arguments, deadline_s, key)
+        finally:
+            self._client._process.kill()
+            await self._client._process.wait()
+"""
+"""It has a server for each call, and kills that as soon as it has heard."""
+HOPEFUL = """
+        if tool == "find_charge":
+            return {"structuredContent": {"count": 1}}
+        return await self._asked(tool, arguments, deadline_s, key)
+"""
+"""What nobody answered, it takes for done, and asks nobody."""
+
 SCRIPT = """
 import json, sys, time
 for line in sys.stdin:
@@ -38,6 +75,11 @@ for line in sys.stdin:
 def script(end: str) -> Sequence[str]:
     """Return an adapter that takes every command, and comes to this `end` when it is asked for an outcome."""
     return (sys.executable, "-c", SCRIPT.replace("{end}", end))
+
+
+def client(call: str) -> Sequence[str]:
+    """Return the good client, with another way to `call`."""
+    return (sys.executable, "-c", CLIENT.replace("{call}", call.strip()))
 
 
 @pytest.fixture
@@ -68,7 +110,8 @@ def verdicts(certificate: Certificate) -> dict[str, str]:
 async def test_a_certificate_says_what_was_seen() -> None:
     """Each case that was played stands in it, with its verdict, its harms and its counts."""
     said = (await examine("careful", built_in("careful"), cases=["honest"])).as_json()
-    assert (said["runtime"], said["conforms"], said["passed"]) == ("careful client", True, 1)
+    assert (said["runtime"], said["complete"], said["passed"]) == ("careful client", False, 1)
+    assert not said["conforms"], "of the other cases nothing is known"
     [case] = json.loads(json.dumps(said))["cases"]
     assert case | {"seconds": 0} == {
         "case": "honest",
@@ -119,6 +162,47 @@ async def test_a_good_client_that_exercises_nothing_is_no_proof(monkeypatch: pyt
     monkeypatch.setattr("driver.conformance.battery.CASES", few)
     with pytest.raises(SelfCheckFailed, match="timeout-after-commit: not_exercised"):
         await self_check()
+
+
+@pytest.mark.anyio
+async def test_two_commands_that_ask_for_the_same_are_two() -> None:
+    """Keys that are made of the arguments make the tool swallow the second, and are found out."""
+    said = await examine("by content", client(BY_CONTENT), cases=["key-distinctness"])
+    assert said.cases[0].harms == ("lost_effect", "shared_key")
+
+
+@pytest.mark.anyio
+async def test_who_kills_its_server_once_it_has_heard_is_not_accused() -> None:
+    """That an answer left is written down before it does: nobody is too fast for the ledger."""
+    said = await examine(
+        "impatient", client(IMPATIENT), cases=["duplicate-answer", "unavailable-verification"]
+    )
+    assert verdicts(said) == dict.fromkeys(("duplicate-answer", "unavailable-verification"), "passed")
+
+
+@pytest.mark.anyio
+async def test_a_guess_that_is_right_is_a_guess() -> None:
+    """A success that nobody has told of is a false one, in each case that has no answer."""
+    cases = ["timeout-after-commit", "kill-after-effect"]
+    said = await examine("hopeful", client(HOPEFUL), cases=cases)
+    assert [one.harms for one in said.cases] == [("false_success",)] * 2
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP], ids=lambda told: told.name)
+def test_a_battery_that_is_told_to_end_leaves_nothing(tmp_path: Path, told: signal.Signals) -> None:
+    """Neither its subject nor a folder is left by it, as by Ctrl-C."""
+    fifo = tmp_path / "started"
+    os.mkfifo(fifo)
+    code = f"import os, sys, time; open({str(fifo)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    words = ["conformance", shlex.join([sys.executable, "-c", code]), "--no-self-check", "--case", "honest"]
+    battery = subprocess.Popen(
+        [Path(sys.executable).with_name("effectd"), *words], env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    subject = int(fifo.read_text())
+    battery.send_signal(told)
+    assert battery.wait(60) == 128 + told
+    assert not Path(f"/proc/{subject}").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["started"]
 
 
 def test_the_bad_clients_show_a_harm_in_every_case() -> None:
@@ -223,6 +307,12 @@ def test_an_adapter_that_is_none_is_a_mistake_in_the_call() -> None:
     said = CliRunner().invoke(main, ["conformance", "no-such-program"])
     assert said.exit_code == 2
     assert all(name in said.output for name in ADAPTERS)
+
+
+@pytest.mark.parametrize("words", [["python3 'adapter.py"], ["langgraph", "--python", __file__]], ids=str)
+def test_a_command_that_cannot_be_one_is_a_mistake_in_the_call(words: list[str]) -> None:
+    """A quote that is not closed, and an interpreter that is no program, are no bugs of ours."""
+    assert CliRunner().invoke(main, ["conformance", *words]).exit_code == 2
 
 
 def test_an_adapter_that_breaks_is_named_with_its_last_words() -> None:

@@ -18,6 +18,8 @@ TABLE: list[tuple[Seen, set[Harm]]] = [
     (Seen(told=Outcome.NOT_EXECUTED, effects=1, answer=Answer.ERROR), {Harm.FALSE_FAILURE}),
     (Seen(told=Outcome.SUCCEEDED, effects=0, answer=Answer.NONE), {Harm.FALSE_SUCCESS}),
     (Seen(told=Outcome.SUCCEEDED, effects=1, answer=Answer.ERROR), {Harm.FALSE_SUCCESS}),
+    (Seen(told=Outcome.SUCCEEDED, effects=1, answer=Answer.NONE), {Harm.FALSE_SUCCESS}),
+    (Seen(told=Outcome.SUCCEEDED, effects=1, answer=Answer.NONE, learned=True), set()),
     (Seen(told=Outcome.UNKNOWN, effects=1, answer=Answer.SUCCESS), {Harm.LOST_ANSWER}),
     (Seen(told=Outcome.UNKNOWN, effects=1, answer=Answer.SUCCESS, disturbed=True), set()),
 ]
