@@ -43,6 +43,7 @@ class Person:
         later: Later,
         only: tuple[str, ...],
         delegates: Random | None = None,
+        goes_on: Random | None = None,
     ) -> None:
         self._rng = rng
         self._truth = truth
@@ -53,6 +54,8 @@ class Person:
         """The tools to call; none stands for any."""
         self._delegates = delegates
         """The dice about a call that others are made for; None: there is none."""
+        self._goes_on = goes_on
+        """The dice about another run in its service, later; None: there is none."""
         self._calls: list[Json] = []
         self._followed: set[str] = set()
         self._numbers = 0
@@ -123,6 +126,21 @@ class Person:
             data = {"tool": f"tools/{tool}", "arguments": arguments, "parent_operation_id": parent}
             self._later(rng.uniform(0.0, 10.0), self._plane.give, {**frame, "data": data})
         self._later(rng.uniform(20.0, 60.0), self._order, "run.end", "child")
+        if self._goes_on is not None:
+            self._go_on(parent, self._goes_on)
+
+    def _go_on(self, parent: str, rng: Random) -> None:
+        """Have one more call made for it, by another run: by then the first run may have ended."""
+        after_s = rng.uniform(5.0, 35.0)
+        data = {
+            "tool": f"tools/{rng.choice(DELEGATED)}",
+            "arguments": {"n": 200},
+            "parent_operation_id": parent,
+        }
+        frame = {"command_id": "child-late", "run_id": "child-late", "kind": "tool.call", "data": data}
+        self._later(after_s, self._plane.give, frame)
+        if rng.random() < 0.7:
+            self._later(after_s + rng.uniform(0.0, 30.0), self._order, "run.end", "child-late")
 
     def _decide(self, event: Json) -> None:
         rng = self._rng

@@ -34,8 +34,8 @@ REST_S: Final = 1_200.0
 LOOK_S: Final = 2.0
 OPERATOR_S: Final = 7.0
 """How often an operator looks."""
-DELEGATING, FORGETTING = 0.1, 0.15
-"""In how many worlds a call is delegated, and what is over is soon forgotten."""
+DELEGATING, GOING_ON, FORGETTING = 0.1, 0.5, 0.15
+"""In how many worlds a call is delegated; of these, to one more run; what is over is soon forgotten."""
 KEPT_S: Final = (0.5, 4.0, 15.0)
 AFTER_STOP: Final = "judged in the life after a stop"
 PLACES: Final = tuple(name for name in BOUNDARIES if not name.startswith("journal."))
@@ -79,7 +79,7 @@ class World:
         truth = self.truth
         self.tools = Tools(self._dice("tools"), truth, context)
         self.plane = Plane(self._dice("plane"), truth, context)
-        delegates, keeps = self._dice("delegation"), self._dice("retention")
+        delegates, goes_on, keeps = map(self._dice, ("delegation", "another run", "retention"))
         person = Person(
             self.rng,
             truth,
@@ -88,6 +88,7 @@ class World:
             self._later,
             self.theme.tools,
             delegates if delegates.random() < DELEGATING and not self.theme.clone else None,
+            goes_on if goes_on.random() < GOING_ON else None,
         )
         truth.may_be_pruned = keeps.random() < FORGETTING
         self.tools.deeds = self.theme.deeds or self.tools.deeds
