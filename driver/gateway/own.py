@@ -22,13 +22,15 @@ from driver.gateway.sources import Sources
 from driver.gateway.waiting import data_of
 from driver.gateway.words import quoted
 from store.events import CommandCompleted, CommandFailed
-from store.records import JsonObject, OperationFilter, OperationId, OperationRecord, StoredEvent
+from store.records import JsonObject, OperationFilter, OperationId, OperationRecord, RunId, StoredEvent
 from store.view import View
 
 OPERATIONS: Final = "effectd__operations"
 OPERATION: Final = "effectd__operation"
 PROBE: Final = "effectd__probe"
 LIST_MAX: Final = 50
+RUNS: Final = 64
+"""Runs whose operations are read in one step: nobody is kept from writing for longer."""
 PROBE_S: Final = 30.0
 """How long the verdict of a probe is waited for."""
 
@@ -105,9 +107,12 @@ class OwnTools:
             return _invalid("unsettled takes true or false, limit a whole number, and there is nothing else")
         if not 1 <= limit <= LIST_MAX:
             return _invalid(f"limit takes 1 to {LIST_MAX}")
-        found = await self._sources.journal.read(
-            partial(_newest, speaker=speaker, unsettled=unsettled, limit=limit)
-        )
+        journal = self._sources.journal
+        runs = await journal.read(lambda view: view.continued(speaker.run_id, speaker.resumes))
+        found: list[OperationRecord] = []
+        for begin in range(0, len(runs), RUNS):
+            some = partial(_newest, runs=runs[begin : begin + RUNS], unsettled=unsettled, limit=limit)
+            found = _newest_of([*found, *await journal.read(some)], limit)
         return _told({"run_id": speaker.run_id, "operations": [_shown(record) for record in found]})
 
     async def _operation(self, record: OperationRecord) -> JsonObject:
@@ -172,12 +177,15 @@ def _seen(view: View, *, speaker: Speaker, wanted: OperationId) -> OperationReco
     return record if record.run_id in view.continued(speaker.run_id, speaker.resumes) else None
 
 
-def _newest(view: View, *, speaker: Speaker, unsettled: bool, limit: int) -> list[OperationRecord]:
+def _newest(view: View, *, runs: Sequence[RunId], unsettled: bool, limit: int) -> list[OperationRecord]:
     pages = (
         view.operations(OperationFilter(run_id=run_id, unsettled=unsettled), None, limit).items
-        for run_id in view.continued(speaker.run_id, speaker.resumes)
+        for run_id in runs
     )
-    found = (record for page in pages for record in page)
+    return _newest_of([record for page in pages for record in page], limit)
+
+
+def _newest_of(found: Sequence[OperationRecord], limit: int) -> list[OperationRecord]:
     return sorted(found, key=lambda record: record.accepted_seq, reverse=True)[:limit]
 
 
