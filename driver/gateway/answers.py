@@ -183,12 +183,17 @@ def _or_none(value: JsonValue) -> str | None:
 
 
 def _marked(result: JsonObject, ended: Ended, outcome: str) -> JsonObject:
-    """The result with our own words in its `_meta`, beside whatever the provider put there."""
+    """The result with our own words in its `_meta`, beside whatever the provider put there.
+
+    What stands under our names is ours alone: a provider that is an effectd itself means its own call by it.
+    """
     meta = result.get("_meta")
+    found = meta.items() if isinstance(meta, dict) else ()
+    theirs: JsonObject = {name: value for name, value in found if not name.startswith(OURS)}
     ours: JsonObject = {OPERATION_ID: ended.operation_id, OUTCOME: outcome}
     if ended.replayed:
         ours[REPLAYED] = True
-    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), **ours}}
+    return {**result, "_meta": {**theirs, **ours}}
 
 
 def _with_result(told: JsonObject, result: JsonObject | None, shown_max: int) -> JsonObject:

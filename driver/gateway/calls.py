@@ -437,10 +437,10 @@ def _another(asked: Asked) -> NotTaken:
 
 
 def _taken(speaker: Speaker) -> NotTaken:
+    option = "--run" if speaker.relayed else "Effectd-Run"
     message = (
         f"Another gateway serves run {speaker.run_id} now, and two agents with one run would take each "
-        "other's calls for their own. Start this one without --run, or with a name of its own, or end the "
-        "other."
+        f"other's calls for their own. Name none with {option}, or another one, or end the other."
     )
     return NotTaken(code="run_in_use", message=message)
 

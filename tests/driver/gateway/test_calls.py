@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -72,19 +72,21 @@ class Patient:
 
 
 @asynccontextmanager
-async def calls(folder: Path, provider: ScriptedProvider) -> AsyncGenerator[Calls]:
+async def calls(
+    folder: Path, provider: ScriptedProvider, limits: GatewayLimits | None = None
+) -> AsyncGenerator[Calls]:
     """Answer calls until the block ends; a stop waits for a client as long as that takes."""
     waits = Waits(lambda _provider: None)
     async with engine(folder, provider) as rig, anyio.create_task_group() as tasks:
         rig.journal.subscribe(waits.hear)
-        yield Calls(Around(rig), waits, GatewayLimits(drain_s=3_600.0), tasks)
+        yield Calls(Around(rig), waits, limits or GatewayLimits(drain_s=3_600.0), tasks)
         tasks.cancel_scope.cancel()
 
 
-async def ask(made: Calls, command_id: str, **arguments: int) -> Given:
+async def ask(made: Calls, command_id: str, *, speaker: Speaker = SPEAKER, **arguments: int) -> Given:
     """Make a call, the same one where it has the same arguments."""
     said: JsonObject = {**arguments}
-    asked = Asked(command_id=CommandId(command_id), speaker=SPEAKER, tool="tools/act", arguments=said)
+    asked = Asked(command_id=CommandId(command_id), speaker=speaker, tool="tools/act", arguments=said)
     return await made.answer(asked, Patient(), gone=lambda: False)
 
 
@@ -107,6 +109,19 @@ async def test_a_stop_waits_for_answers_that_somebody_will_confirm(tmp_path: Pat
             made.delivered(first.about)
             with anyio.fail_after(30):
                 await flushed.wait()
+
+
+@pytest.mark.parametrize(("relayed", "way"), [(True, "with --run"), (False, "with Effectd-Run")])
+async def test_who_is_told_that_a_run_is_in_use_is_told_what_to_do(
+    tmp_path: Path, relayed: bool, way: str
+) -> None:
+    """In the words of what it came over: a client over HTTP starts nothing."""
+    limits = GatewayLimits(handover_s=0.001)
+    async with calls(tmp_path, ScriptedProvider(), limits) as made:
+        assert made.claims.take(SPEAKER)
+        given = await ask(made, "one", speaker=replace(SPEAKER, holder="another", relayed=relayed))
+    assert way in str(given.result["content"])
+    assert given.about is None
 
 
 async def test_a_stop_waits_for_no_answer_that_nobody_will_confirm(tmp_path: Path) -> None:

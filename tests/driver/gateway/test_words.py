@@ -6,7 +6,7 @@ import pytest
 
 from driver.core.attempts import Answered, PeerError
 from driver.core.contracts import Contract
-from driver.gateway.answers import OPERATION_ID, OUTCOME, Reading, result_of
+from driver.gateway.answers import CODE, OPERATION_ID, OUTCOME, REPLAYED, Reading, result_of
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
 from store.events import OperationFailed, OperationNotExecuted, OperationSucceeded, OperationUnknown
 from store.records import JsonObject, OperationId
@@ -106,6 +106,12 @@ def test_a_result_is_as_the_provider_gave_it() -> None:
     )
     meta: JsonObject = {"theirs": 1, OPERATION_ID: OP, OUTCOME: "succeeded"}
     assert told(ended) == {**raw, "_meta": meta}
+
+
+def test_a_provider_says_nothing_in_our_name() -> None:
+    """One that is an effectd itself may repeat an answer of its own: this call was made all the same."""
+    raw: JsonObject = {"content": [], "_meta": {REPLAYED: True, CODE: "x", OUTCOME: "refused", "theirs": 1}}
+    assert told(succeeded(raw))["_meta"] == {"theirs": 1, OPERATION_ID: OP, OUTCOME: "succeeded"}
 
 
 def test_what_is_no_tool_result_becomes_one() -> None:
