@@ -117,8 +117,11 @@ async def _played(stage: Stage, name: str, watch: Callable[[float], None]) -> Fo
 
 @asynccontextmanager
 async def _stage(argv: Sequence[str], met: list[About]) -> AsyncGenerator[Stage]:
-    """Make the folders of one case: the world's, and the subject's own."""
-    with tempfile.TemporaryDirectory(prefix="effectd-conformance-") as folder:
+    """Make the folders of one case: the world's, and the subject's own.
+
+    What has left the subject's process group may go on writing there while they are removed.
+    """
+    with tempfile.TemporaryDirectory(prefix="effectd-conformance-", ignore_cleanup_errors=True) as folder:
         world, state = Path(folder) / "world", Path(folder) / "state"
         world.mkdir()
         state.mkdir()

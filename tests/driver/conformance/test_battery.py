@@ -263,6 +263,26 @@ async def test_a_subject_that_ends_by_itself_has_lost_the_command() -> None:
 
 
 @pytest.mark.anyio
+async def test_what_got_away_from_the_subject_spoils_no_examination(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may write into the folder of a case that is over, and is being removed."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    writes = f"while [ ! -e {tmp_path}/enough ]; do mkdir -p state/d; : > state/d/$RANDOM.$$; done"
+    away = f"subprocess.Popen(['bash', '-c', {writes!r}], cwd=json.loads(line)['state'] + '/..', "
+    away += "start_new_session=True, stdin=-3, stdout=-3, stderr=-3)"
+    code = SCRIPT.replace("{end}", "sys.exit(1)").replace(
+        'if verb == "start":', f'if verb == "start":\n        {away}'
+    )
+    code = code.replace("import json", "import subprocess, json")
+    try:
+        said = await examine("script", (sys.executable, "-c", code), cases=["honest"])
+    finally:
+        (tmp_path / "enough").touch()
+    assert said.cases[0].harms == ("lost_command",)
+
+
+@pytest.mark.anyio
 async def test_what_never_starts_is_not_judged() -> None:
     """An adapter that ends before it has named its runtime is none: there is nothing to certify."""
     with pytest.raises(AdapterEnded):
