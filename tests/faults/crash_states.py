@@ -78,7 +78,7 @@ class Tally:
     fired: Counter[str] = field(default_factory=Counter[str])
     broken: list[str] = field(default_factory=list[str])
     failed: list[str] = field(default_factory=list[str])
-    """Why there is no recording: a life ended as it must not."""
+    """What breaks no promise and must not be: a life that ended wrongly, a model that is not the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ def explore(job: Job, recording: Recording, chance: random.Random, tally: Tally,
     tally.fired["failed fsyncs"] += recording.failed_syncs
     tally.fired["lives killed"] += recording.killed
     if looker.different:
-        tally.broken.append(f"{recording.name}: {looker.different} starts differ though they read the same")
+        tally.failed.append(f"{recording.name}: {looker.different} starts differ though they read the same")
 
 
 @dataclass(slots=True)
@@ -267,7 +267,7 @@ def _check_model(recording: Recording, tally: Tally) -> None:
             for path in found.keys() | recording.final.keys()
             if found.get(path) != recording.final.get(path)
         }
-        tally.broken.append(f"{recording.name}: the model has other content in {sorted(names)}")
+        tally.failed.append(f"{recording.name}: the model has other content in {sorted(names)}")
 
 
 def _near(steps: Sequence[Step]) -> frozenset[int]:

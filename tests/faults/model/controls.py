@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
@@ -10,8 +11,6 @@ from driver.core.stream import Stream
 from store.lifecycle import RANK, Source
 from store.outline import Outline
 from tests.faults.simulation.controls import swapped
-
-Control = Callable[[], AbstractContextManager[None]]
 
 
 def wrong_rank() -> AbstractContextManager[None]:
@@ -45,11 +44,22 @@ def future_acknowledged() -> AbstractContextManager[None]:
     return swapped(Stream, "was_sent", was_sent)
 
 
-CONTROLS: Final[MappingProxyType[str, tuple[str, Control]]] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class Control:
+    """How a mechanism is taken away, which machine must notice, and what that says then."""
+
+    weaken: Callable[[], AbstractContextManager[None]]
+    machine: str
+    word: str
+
+
+CONTROLS: Final[MappingProxyType[str, Control]] = MappingProxyType(
     {
-        "wrong evidence rank": ("evidence", wrong_rank),
-        "verdict about an old wall": ("journal", old_wall),
-        "pruned before the ack": ("journal", pruned_unacknowledged),
-        "ack of the future believed": ("lying plane", future_acknowledged),
+        "wrong evidence rank": Control(wrong_rank, "evidence", "another word counts"),
+        "verdict about an old wall": Control(old_wall, "journal", "a verdict about another state of things"),
+        "pruned before the ack": Control(
+            pruned_unacknowledged, "journal", "was pruned and is not acknowledged"
+        ),
+        "ack of the future believed": Control(future_acknowledged, "lying plane", "was acknowledged unsent"),
     }
 )

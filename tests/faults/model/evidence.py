@@ -64,7 +64,7 @@ class EvidenceModel(RuleBasedStateMachine):
     def the_judgement_is_the_reference(self) -> None:
         """In the order in which the words came."""
         effect, by = judged(self.known.words, self.known.attempts)
-        assert (effect, by) == (self.known.effect, self.known.by)
+        assert (effect, by) == (self.known.effect, self.known.by), "another word counts"
         SEEN[f"proven {effect}"] += 1
 
     @invariant()
@@ -99,7 +99,7 @@ class EvidenceModel(RuleBasedStateMachine):
         sound = [word for word in self.known.words if word.source not in WEAK]
         effect, by = judged(sound, self.known.attempts)
         if by is not None and self.known.by not in (None, "supervisor"):
-            assert (effect, by) == proven_words(sound, self.known.attempts)
+            assert (effect, by) == proven_words(sound, self.known.attempts), "another word counts"
 
     def teardown(self) -> None:
         """Each example is counted."""

@@ -228,7 +228,8 @@ class JournalModel(RuleBasedStateMachine):
             if known.listed and shown.get(operation_id(known.number)) == known.attempts
         ]
         settled = self.bench.transact(lambda tx: record(tx, verdict))
-        assert sorted(settled) == sorted(operation_id(known.number) for known in expected)
+        wanted = sorted(operation_id(known.number) for known in expected)
+        assert sorted(settled) == wanted, "a verdict about another state of things"
         last_seq = self.bench.read(lambda view: view.last_seq)
         for known in expected:
             for attempt in range(1, max(known.attempts, 1) + 1):

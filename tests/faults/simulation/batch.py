@@ -4,6 +4,7 @@ What is taken out of asyncio, anyio and aiosqlite for a world (`replace_threads`
 the whole process; so whoever wants worlds starts workers.
 """
 
+import argparse
 import asyncio
 import gc
 import logging
@@ -36,6 +37,7 @@ from tests.faults.simulation.life import BASE, counting
 from tests.faults.simulation.loop import PROCESS, VirtualLoop, order_scopes
 from tests.faults.simulation.outcome import Outcome, play
 from tests.faults.simulation.themes import TWO_DAEMONS, Theme
+from tests.faults.simulation.truth import Say
 
 MEMORY: Final = Path("/dev/shm")
 RESERVE_BYTES: Final = 65_536
@@ -47,6 +49,8 @@ APT: Final = {
 """What worlds are about in which a control is noticed that is hard to notice elsewhere."""
 CONTROL_WORLDS_MAX: Final = 1_000
 CONTROL_CHUNK: Final = 20
+DIGEST: Final = "digest of world "
+"""What a line begins with that says what two runs of a world share."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,19 +196,24 @@ def _make_template(folder: Path) -> None:
 
 
 def play_many(
-    seeds: Sequence[int], control: str | None = None, deep_every: int = 0, theme: Theme | None = None
+    seeds: Sequence[int],
+    control: str | None = None,
+    deep_every: int = 0,
+    theme: Theme | None = None,
+    say: Say | None = None,
 ) -> Tally:
-    """Play the worlds of `seeds`, with or without a mechanism of the daemon. In a worker."""
+    """Play the worlds of `seeds`, with or without a mechanism of the daemon. In a worker, without `say`."""
     tally, base = Tally(), _PLACE[-1]
     theme = theme if control is None else APT.get(control)
-    with nullcontext() if control is None else CONTROLS[control]():
+    weakness = None if control is None else CONTROLS[control]
+    with nullcontext() if weakness is None else weakness.weaken():
         for seed in seeds:
             _LOGGED.clear()
             deep = bool(deep_every) and seed % deep_every == 0
-            outcome = play(seed, base / "template", base / "world", deep=deep, theme=theme)
+            outcome = play(seed, base / "template", base / "world", deep=deep, theme=theme, say=say)
             outcome.truth.broken += [f"an exception was logged: {text}" for text in _LOGGED]
             tally.add(outcome)
-            if control is not None and tally.broken:
+            if weakness is not None and weakness.noticed(tally.broken):
                 break
     gc.collect()
     return tally
@@ -213,23 +222,29 @@ def play_many(
 def play_control(control: str, first: int) -> Tally:
     """Take a mechanism away, and play the worlds from `first` on until one of them notices. In a worker."""
     tally = Tally()
-    while not tally.broken and tally.worlds < CONTROL_WORLDS_MAX:
+    while not CONTROLS[control].noticed(tally.broken) and tally.worlds < CONTROL_WORLDS_MAX:
         begin = first + tally.worlds
         tally.merge(play_many(range(begin, begin + CONTROL_CHUNK), control))
     return tally
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print the trace of each seed: for another process to compare with, or for a person."""
+def main(arguments: Sequence[str]) -> int:
+    """Play the worlds that are named, and print what happened in each; return 1 where one of them broke."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults.simulation", description="Play worlds alone, bit by bit as a lane does."
+    )
+    parser.add_argument("worlds", nargs="+", type=int, metavar="WORLD", help="as a lane's line names it")
+    parser.add_argument("--brief", action="store_true", help="print the digest of each trace alone")
+    asked = parser.parse_args(arguments)
     with in_memory() as folder:
-        _print_traces(folder, arguments)
-
-
-def _print_traces(folder: Path, arguments: Sequence[str]) -> None:
-    prepare(folder)
-    tally = play_many([int(word) for word in arguments], deep_every=1)
+        prepare(folder)
+        tally = play_many(asked.worlds, deep_every=1, say=None if asked.brief else _print)
     for seed, trace in tally.traces.items():
-        sys.stdout.write(f"{seed} {trace}\n")
+        _print(f"{DIGEST}{seed} {trace}")
     for text in tally.broken:
-        sys.stdout.write(f"BROKEN {text}\n")
-    sys.stdout.flush()
+        _print(f"BROKEN {text}")
+    return 1 if tally.broken else 0
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")

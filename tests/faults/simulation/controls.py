@@ -4,8 +4,9 @@ Only for a process that plays worlds and does nothing else.
 """
 
 import os
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -173,16 +174,28 @@ def _allow(case: object, at: datetime) -> None:
     del case, at
 
 
-CONTROLS: Final[Mapping[str, Callable[[], Any]]] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class Control:
+    """How a mechanism is taken away, and in which words the world's judge then says what is broken."""
+
+    weaken: Callable[[], AbstractContextManager[None]]
+    marks: tuple[str, ...]
+
+    def noticed(self, broken: Iterable[str]) -> list[str]:
+        """Return what was broken by that: a world that fell over for want of it shows nothing."""
+        return [text for text in broken if any(mark in text for mark in self.marks)]
+
+
+CONTROLS: Final[Mapping[str, Control]] = MappingProxyType(
     {
-        "intent after effect": intent_after_effect,
-        "told before durable": told_before_durable,
-        "dedupe in memory": dedupe_in_memory,
-        "acts before the welcome": unconfirmed,
-        "lost is not executed": lost_is_none,
-        "any retry": any_retry,
-        "another history is no matter": believed,
-        "4001 is a close like any other": never_superseded,
-        "a folder without a lock": unlocked,
+        "intent after effect": Control(intent_after_effect, (" I1: ",)),
+        "told before durable": Control(told_before_durable, (" I5: ",)),
+        "dedupe in memory": Control(dedupe_in_memory, (" I2: ",)),
+        "acts before the welcome": Control(unconfirmed, (" I9: ",)),
+        "lost is not executed": Control(lost_is_none, (" I3: ",)),
+        "any retry": Control(any_retry, (" I2: ",)),
+        "another history is no matter": Control(believed, (" intent_ack: ", ": its chain is ")),
+        "4001 is a close like any other": Control(never_superseded, (" I10: ",)),
+        "a folder without a lock": Control(unlocked, (" I10: ",)),
     }
 )

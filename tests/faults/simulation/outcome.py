@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.faults.simulation.files import copy_folder, remove_folder
 from tests.faults.simulation.loop import Deadlock, NeverAtRest, VirtualLoop, begin_numbering
 from tests.faults.simulation.themes import Theme
-from tests.faults.simulation.truth import JUDGED, Truth
+from tests.faults.simulation.truth import JUDGED, Say, Truth
 from tests.faults.simulation.world import World
 
 
@@ -25,18 +25,24 @@ class Outcome:
 
 
 def play(
-    seed: int, template: Path, folder: Path, *, deep: bool = False, theme: Theme | None = None
+    seed: int,
+    template: Path,
+    folder: Path,
+    *,
+    deep: bool = False,
+    theme: Theme | None = None,
+    say: Say | None = None,
 ) -> Outcome:
     """Let the world of `seed` live, in `folder`, from a journal as in `template`.
 
-    `theme` is what it is about, where the seed does not decide that.
+    `theme` is what it is about, where the seed does not decide that; `say` hears its trace.
     """
     copy_folder(template, folder)
     begin_numbering()
     random.seed(seed)
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
-    world = World(seed, folder, theme)
+    world = World(seed, folder, theme, say)
     try:
         loop.run_until_complete(world.play())
     except (Deadlock, NeverAtRest) as hang:

@@ -1,8 +1,12 @@
 """The simulation itself: time that passes at once, processes that die between steps, worlds that repeat."""
 
 import asyncio
+import multiprocessing
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext, redirect_stdout
 from contextvars import copy_context
+from io import StringIO
 from typing import Any, Final
 
 import pytest
@@ -10,8 +14,8 @@ import pytest
 from driver.engine.intake import Intake
 from store.journal import Journal
 from store.records import StoredEvent
-from tests.faults.simulation.batch import play_control, play_many, workers
-from tests.faults.simulation.controls import swapped
+from tests.faults.simulation.batch import main, play_control, play_many, workers
+from tests.faults.simulation.controls import CONTROLS, swapped
 from tests.faults.simulation.lane import NAME, run
 from tests.faults.simulation.life import Life
 from tests.faults.simulation.loop import PROCESS, Deadlock, Process, VirtualLoop
@@ -199,7 +203,41 @@ def test_two_daemons_without_what_keeps_them_apart_are_found_out() -> None:
             "another history is no matter",
             "a folder without a lock",
         ):
-            assert pool.submit(play_control, control, 4_000).result().broken, control
+            found = pool.submit(play_control, control, 4_000).result()
+            assert CONTROLS[control].noticed(found.broken), control
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_a_mechanism_that_is_missing_is_noticed_by_what_that_does(control: str) -> None:
+    """A daemon that falls over because it cannot be taken away any more has shown nothing."""
+    fell = [
+        "world 1: the daemon fell over: AttributeError()",
+        "world 1: I4: no receipt in 1200 s for ['cmd-1']",
+    ]
+    assert CONTROLS[control].noticed(fell) == []
+
+
+def replayed(control: str | None, *arguments: str) -> tuple[int, str]:
+    """Play worlds as a person does, with or without a mechanism; in a process of its own."""
+    said = StringIO()
+    weakened = nullcontext() if control is None else CONTROLS[control].weaken()
+    with weakened, redirect_stdout(said):
+        code = main(arguments)
+    return code, said.getvalue()
+
+
+def test_a_replay_tells_what_happened_and_fails_where_it_broke() -> None:
+    """The lines of a person's replay and the digest of a machine's are of the same world."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
+        code, told = pool.submit(replayed, None, "4000").result()
+        brief_code, brief = pool.submit(replayed, None, "--brief", "4000").result()
+        broken_code, broken = pool.submit(replayed, "intent after effect", "--brief", "4000").result()
+    assert (code, brief_code, broken_code) == (0, 0, 1)
+    *trace, digest = told.splitlines()
+    assert brief.splitlines() == [digest]
+    assert any(" gives " in line for line in trace)
+    assert "BROKEN world 4000: I1: " in broken
 
 
 def test_a_run_plays_so_many_worlds_and_its_controls() -> None:

@@ -7,7 +7,7 @@ Each check is one of the invariants of docs/architecture.md, and names it.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from store.records import OperationId, OperationRecord, StoredEvent
 from tests.faults.simulation.claims import claim
 
 Json = dict[str, Any]
+Say = Callable[[str], None]
+"""Told each line of a world's trace, for a person."""
 
 JUDGED: Final = "judged by its records"
 
@@ -24,7 +26,8 @@ JUDGED: Final = "judged by its records"
 class Truth:
     """The omniscient side of one world."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Say | None = None) -> None:
+        self._say: Final = say
         self.broken: list[str] = []
         self.reached: Counter[str] = Counter()
         self.fired: Counter[str] = Counter()
@@ -75,6 +78,8 @@ class Truth:
     def note(self, now: float, *words: object) -> None:
         """Let the trace of the world go on."""
         self._trace.update(f"{now!r} {words!r}\n".encode())
+        if self._say is not None:
+            self._say(f"{now:14.6f} {' '.join(map(str, words))}")
 
     @property
     def trace(self) -> str:

@@ -25,7 +25,7 @@ from tests.faults.simulation.plane import Plane
 from tests.faults.simulation.rivals import CLONED, INSEPARABLE, INTRUDING, Rivals
 from tests.faults.simulation.themes import THEMES, TWO_DAEMONS, Theme
 from tests.faults.simulation.tools import Tools
-from tests.faults.simulation.truth import Truth
+from tests.faults.simulation.truth import Say, Truth
 
 TROUBLE_S: Final = 40.0
 """For how long things go wrong."""
@@ -54,13 +54,13 @@ class Snapshot:
 class World:
     """Everything, and the order in which it goes wrong."""
 
-    def __init__(self, seed: int, folder: Path, theme: Theme | None) -> None:
+    def __init__(self, seed: int, folder: Path, theme: Theme | None, say: Say | None = None) -> None:
         self.seed = seed
         self.folder = folder
         self.rng = self._dice("story")
         self.rivals = Rivals(rng=self._dice("rivals"))
         self.theme = theme or self._draw_theme()
-        self.truth = Truth()
+        self.truth = Truth(say)
         self.lives: list[Life] = []
         self.calm = False
 
