@@ -39,8 +39,9 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 FRAME_BYTES_MAX: Final = 1_048_576
 """The largest frame either side takes, unless it says otherwise (docs/protocol.md, section 1)."""
 TOOL_CALL: Final = "tool.call"
-OPERATION_RETRY: Final = "operation.retry"
 """The one kind of command that becomes an operation."""
+OPERATION_RETRY: Final = "operation.retry"
+"""The one that asks for another attempt of an operation."""
 COMPENSATION_PREFIX: Final = "compensate:"
 """Begins the id of the command that compensates an operation; the rest is that operation's id."""
 Identical: TypeAlias = Literal["guard-unsettled", "once-per-run", "allow"]
