@@ -199,15 +199,13 @@ def _judge_load(data: CommandData, facts: AdmissionFacts) -> RefusePlainly | Non
     if isinstance(data, ProbeData) and facts.errands >= facts.queue_max:
         return RefusePlainly(
             "overloaded",
-            f"{facts.errands} commands wait for what they asked for already (driver.queue_max): deliver the "
-            "command again later",
+            f"{facts.errands} commands wait for what they asked for already (driver.queue_max): send it "
+            "again later",
         )
     if not _starts_work(data):
         return None
     if facts.draining:
-        return RefusePlainly(
-            "draining", "the daemon is stopping: deliver the command again after its restart"
-        )
+        return RefusePlainly("draining", "the daemon is stopping: send it again after its restart")
     if not facts.room:
         return RefusePlainly(
             "no_room",
@@ -216,19 +214,19 @@ def _judge_load(data: CommandData, facts: AdmissionFacts) -> RefusePlainly | Non
     if facts.queue_depth >= facts.queue_max:
         return RefusePlainly(
             "overloaded",
-            f"{facts.queue_depth} commands wait already (driver.queue_max): deliver the command again later",
+            f"{facts.queue_depth} commands wait already (driver.queue_max): send it again later",
         )
     if isinstance(data, ToolCallData) and facts.asks and facts.unapproved >= facts.approvals_max:
         return RefusePlainly(
             "overloaded",
             f"{facts.unapproved} calls wait for a person's approval already (driver.approvals_max): decide "
-            "some of them, then deliver the command again",
+            "some of them, then send it again",
         )
     if isinstance(data, ToolCallData) and facts.write and facts.run_unsettled >= facts.run_unsettled_max:
         return RefusePlainly(
             "overloaded",
             f"the run has {facts.run_unsettled} unsettled writes (driver.run_unsettled_max): settle some of "
-            "them, then deliver the command again",
+            "them, then send it again",
         )
     return None
 
