@@ -1,7 +1,7 @@
 """Which statement lists operations under a filter: the one whose index leads to the fewest rows.
 
 Part of `store`, pure: imports its records and lifecycle. For each NAME that `plan` returns, `floor_NAME`
-and `page_NAME` stand in `store/sql/operations.sql`.
+and `page_NAME` stand in `store/sql/`.
 """
 
 from datetime import datetime
@@ -28,9 +28,9 @@ def plan(wanted: OperationFilter, now: datetime) -> tuple[str, dict[str, Any]]:
         return "open", parameters | {"reason": None, "overdue_at": timestamp(now)}
     if wanted.reason == "failed_uncertain":
         state = State.FAILED if wanted.state in (None, State.FAILED) else ""
-        return "unsettled", parameters | {"reason": None, "unsettled": True, "state": state}
+        return _unsettled(wanted), parameters | {"reason": None, "unsettled": True, "state": state}
     if wanted.unsettled:
-        return "unsettled", parameters
+        return _unsettled(wanted), parameters
     if wanted.reason is not None:
         return "with_reason", parameters
     if wanted.state in (State.ACCEPTED, State.AWAITING_APPROVAL, State.STARTED):
@@ -38,3 +38,7 @@ def plan(wanted: OperationFilter, now: datetime) -> tuple[str, dict[str, Any]]:
     if wanted.state in (State.FAILED, State.NOT_EXECUTED, State.UNKNOWN) and wanted.run_id is None:
         return "not_succeeded", parameters
     return ("of_run" if wanted.run_id is not None else "all"), parameters
+
+
+def _unsettled(wanted: OperationFilter) -> str:
+    return "unsettled" if wanted.run_id is None else "unsettled_of_run"

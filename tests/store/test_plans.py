@@ -81,6 +81,8 @@ def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: st
         ("page_inferred", "operations_inferred"),
         ("floor_inferred", "operations_inferred"),
         ("floor_unsettled", "operations_unsettled"),
+        ("page_unsettled_of_run", "operations_unsettled_of_run"),
+        ("floor_unsettled_of_run", "operations_unsettled_of_run"),
         ("events_of_operation", "events_of_operation"),
         ("deliveries", "deliveries_of_command"),
         ("unsettled_runs", "operations_unsettled_of_run"),

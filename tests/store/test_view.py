@@ -141,6 +141,22 @@ async def test_a_page_ends_without_a_next_where_nothing_follows(opened: Open) ->
         assert (len(rest.items), rest.next) == (1, None)
 
 
+async def test_what_is_unsettled_elsewhere_hides_nothing_of_a_run(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page looks at its own unsettled operations alone, however many newer ones other runs have."""
+    monkeypatch.setattr(view_module, "WINDOW", 4)
+    async with opened() as journal:
+        for n in range(10):
+            run = "run-1" if n in (1, 3) else f"run-other-{n}"
+            await journal.transact(recording(accepted(n, run=run), started(n), failed(n, unsettled=True)))
+        for reason in (None, "failed_uncertain"):
+            wanted = OperationFilter(run_id=RunId("run-1"), unsettled=reason is None, reason=reason)
+            page = await journal.read(partial(_page, wanted, None, 4))
+            assert [found.operation_id for found in page.items] == [operation_id(3), operation_id(1)]
+            assert page.next is None
+
+
 async def test_stale_in_flight_is_past_its_own_deadline(opened: Open, clock: Clock) -> None:
     """Each operation has its own: what waits for an approval is never stale, what has ended neither."""
     soon, far = timestamp(clock.now + timedelta(seconds=10)), timestamp(clock.now + timedelta(hours=1))
