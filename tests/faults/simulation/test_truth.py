@@ -20,7 +20,7 @@ def intent(seq: int, attempt: int) -> StoredEvent:
 
 def event(seq: int, kind: str, **data: object) -> StoredEvent:
     """An event of the one operation."""
-    body = {"kind": kind, "operation_id": KEY, "data": data}
+    body = {"seq": seq, "kind": kind, "operation_id": KEY, "data": data}
     return StoredEvent(
         seq=seq,
         kind=kind,
@@ -58,12 +58,12 @@ def test_a_none_from_before_a_rollback_speaks_of_the_attempts_until_then() -> No
     assert "I3: " in rolled_back(intent(1, 1), failed, happened_in=2, later=verdict)[0]
 
 
-def told(*events: StoredEvent, happened: bool, erased: bool = False) -> list[str]:
-    """What is found where callers were told of events, and attempt 1 happened after that, or did not."""
+def told(*events: StoredEvent, happened: bool, erased: bool = False, attempt: int = 1) -> list[str]:
+    """What is found where callers were told of events, and an attempt happened after that, or did not."""
     truth = Truth()
     truth.hears(1, events)
     if happened:
-        truth.happens(KEY, 1)
+        truth.happens(KEY, attempt)
     truth.judge([] if erased else [replace(ENDED, operation_id=KEY)])
     return truth.broken
 
@@ -76,6 +76,18 @@ def test_what_an_event_said_must_have_been_true_though_it_was_said_otherwise_sin
         assert "attempt 1 of op_1 happened" in told(intent(1, 1), failed, happened=True, erased=erased)[0]
     assert told(intent(1, 1), failed, happened=False, erased=True) == []
     assert told(intent(1, 1), other, happened=True) == []
+
+
+def test_a_verdict_speaks_of_the_attempts_until_the_intent_that_it_names() -> None:
+    """Whoever looked before the second attempt had begun says nothing of that; without a name, of both."""
+    begun = (intent(1, 1), intent(2, 2))
+    verdict = event(3, "operation.reconciled", effect="none", actor="probe:p/find", started_seq=1)
+    of_both = event(3, "operation.reconciled", effect="none", actor="probe:p/find", started_seq=2)
+    unnamed = event(3, "operation.reconciled", effect="none", actor="operator:1", started_seq=None)
+    assert told(*begun, verdict, happened=True, attempt=2) == []
+    assert "attempt 1 of op_1 happened" in told(*begun, verdict, happened=True)[0]
+    assert "attempt 2 of op_1 happened" in told(*begun, of_both, happened=True, attempt=2)[0]
+    assert "attempt 2 of op_1 happened" in told(*begun, unnamed, happened=True, attempt=2)[0]
 
 
 def test_what_an_event_says_to_have_happened_has_happened_by_then() -> None:

@@ -67,8 +67,8 @@ class Truth:
         """The life that an operation was accepted in."""
         self._guessed: set[str] = set()
         """Operations that a supervisor's verdict has settled."""
-        self._attempts: Counter[str] = Counter()
-        """How many attempts of an operation there are intents of."""
+        self._begun: dict[str, dict[int, int]] = {}
+        """The attempts of each operation that there are intents of, by the seq of these on the wire."""
         self._reads: set[str] = set()
         """Operations that were called, and may change nothing."""
         self._denials: dict[tuple[str, int], str] = {}
@@ -117,11 +117,11 @@ class Truth:
     def hears(self, life: int, events: Sequence[StoredEvent]) -> None:
         """A journal, this one or its copy, has told its callers of events."""
         for event in events:
-            data: Json = json.loads(event.body or b"{}").get("data", {})
-            self._hear(life, event, data)
+            frame: Json = json.loads(event.body or b"{}")
+            self._hear(life, event, frame)
 
-    def _hear(self, life: int, event: StoredEvent, data: Json) -> None:
-        operation_id = event.operation_id or ""
+    def _hear(self, life: int, event: StoredEvent, frame: Json) -> None:
+        operation_id, data = event.operation_id or "", frame.get("data", {})
         if event.kind in _NEWS:
             self._none_before.discard(operation_id)
         self._weigh(event.kind, operation_id, data)
@@ -133,7 +133,7 @@ class Truth:
                 if parent := data.get("parent_operation_id"):
                     self.children.setdefault(parent, set()).add(operation_id)
             case "operation.started":
-                self._intends(operation_id, data)
+                self._intends(operation_id, int(frame["seq"]), data)
             case "operation.approval_decided" if data["decision"] == "grant":
                 self.granted[data["approval_id"]] = life
             case "operation.approval_requested":
@@ -146,7 +146,7 @@ class Truth:
 
     def _weigh(self, kind: str, operation_id: str, data: Json) -> None:
         """Hold an event to what has happened by now; and what it denies, to what happens until the end."""
-        said = claim(kind, data, self._attempts[operation_id])
+        said = claim(kind, data, self._begun.get(operation_id, {}))
         if said is None:
             return
         self.reached["claim"] += 1
@@ -156,10 +156,12 @@ class Truth:
         elif operation_id not in self._reads and not self._executed(operation_id):
             self.blame("I3", f"{kind} of {operation_id} says {data}, and it has not happened")
 
-    def _intends(self, operation_id: str, data: Json) -> None:
+    def _intends(self, operation_id: str, seq: int, data: Json) -> None:
         attempt = int(data["attempt"])
         self.intents.add((operation_id, attempt))
-        self._attempts[operation_id] = attempt
+        begun = self._begun.setdefault(operation_id, {})
+        begun.pop(seq, None)  # of another history: the newest is the last
+        begun[seq] = attempt
         self.approved[operation_id, attempt] = data.get("approval_id")
         self.reached["another attempt"] += attempt > 1
 
