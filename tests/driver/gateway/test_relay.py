@@ -31,6 +31,12 @@ pytestmark = pytest.mark.anyio
 GUARD_S: Final = 60.0
 
 
+@pytest.fixture
+def lingering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a relay whose client has closed its end wait as long as any guard."""
+    monkeypatch.setattr("driver.gateway.relay.LINGER_S", GUARD_S)
+
+
 class Client:
     """The agent's end of a relay."""
 
@@ -373,6 +379,7 @@ async def test_a_call_is_asked_about_anew_before_its_cancel_is_passed_on(tmp_pat
         assert heard[2]["params"] == {"requestId": 2}
 
 
+@pytest.mark.usefixtures("lingering")
 async def test_a_client_that_has_closed_its_end_hears_nothing(tmp_path: Path) -> None:
     """What is written to it then is not delivered: whoever starts it anew may ask for the same."""
     async with daemons(tmp_path) as connection, relay(tmp_path) as client:
@@ -387,6 +394,7 @@ async def test_a_client_that_has_closed_its_end_hears_nothing(tmp_path: Path) ->
         assert await daemon.ends()
 
 
+@pytest.mark.usefixtures("lingering")
 async def test_a_daemon_that_comes_back_is_told_that_the_client_has_closed_its_end(tmp_path: Path) -> None:
     """In the greeting: from the first moment on nobody takes the run for one that asks for more."""
     async with daemons(tmp_path) as connection, relay(tmp_path) as client:
