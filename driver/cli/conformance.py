@@ -8,6 +8,7 @@ Part of `driver.cli`; imports `driver.conformance`.
      └── NoInterpreter 2   what --python names is no program
 
 SIGTERM and SIGHUP end it as Ctrl-C does: nothing of the subject is left. It exits with 128 and the signal.
+Under `nohup` SIGHUP stays ignored.
 """
 
 import os
@@ -119,9 +120,11 @@ def _run(work: Callable[[], Awaitable[T]]) -> T:
     """Do it, unless this process is told to end: then what it has started is killed, and it exits."""
     done: list[T | ConformanceError] = []
     told: list[signal.Signals] = []
+    # a terminal that closes is a word to end, too, unless nobody is to notice (`nohup`)
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
 
     async def wait(cancel: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:
+        with anyio.open_signal_receiver(signal.SIGTERM, *hangup) as signals:
             async for received in signals:
                 told.append(received)
                 cancel.cancel()

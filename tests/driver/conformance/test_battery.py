@@ -2,12 +2,14 @@
 
 import json
 import os
+import select
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from tests.peers import from_path
 
 FAULTLESS = ("timeout-after-commit", "error-after-commit", "declared-safe", "kill-after-effect")
 """Cases that end soon where their fault never fires."""
+GUARD_S = 60
 ANSWERS = Path(__file__).with_name("answers.mjs")
 
 CLIENT = """
@@ -80,6 +83,16 @@ def script(end: str) -> Sequence[str]:
 def client(call: str) -> Sequence[str]:
     """Return the good client, with another way to `call`."""
     return (sys.executable, "-c", CLIENT.replace("{call}", call.strip()))
+
+
+def said_in(fifo: Path) -> bytes:
+    """Return the first words that a process writes into `fifo`; an error where none come."""
+    descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert select.select([descriptor], [], [], GUARD_S)[0], "nobody has written"
+        return os.read(descriptor, select.PIPE_BUF)
+    finally:
+        os.close(descriptor)
 
 
 @pytest.fixture
@@ -188,21 +201,50 @@ async def test_a_guess_that_is_right_is_a_guess() -> None:
     assert [one.harms for one in said.cases] == [("false_success",)] * 2
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP], ids=lambda told: told.name)
-def test_a_battery_that_is_told_to_end_leaves_nothing(tmp_path: Path, told: signal.Signals) -> None:
-    """Neither its subject nor a folder is left by it, as by Ctrl-C."""
-    fifo = tmp_path / "started"
+@contextmanager
+def playing(
+    folder: Path, *, hangup: signal.Handlers = signal.SIG_DFL
+) -> Generator[tuple[subprocess.Popen[bytes], int]]:
+    """Run a battery that begins with this disposition of SIGHUP; yields it and the id of its subject."""
+    fifo = folder / "started"
     os.mkfifo(fifo)
     code = f"import os, sys, time; open({str(fifo)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     words = ["conformance", shlex.join([sys.executable, "-c", code]), "--no-self-check", "--case", "honest"]
-    battery = subprocess.Popen(
-        [Path(sys.executable).with_name("effectd"), *words], env={**os.environ, "TMPDIR": str(tmp_path)}
-    )
-    subject = int(fifo.read_text())
-    battery.send_signal(told)
-    assert battery.wait(60) == 128 + told
-    assert not Path(f"/proc/{subject}").exists()
+    effectd = Path(sys.executable).with_name("effectd")
+    ours = signal.signal(signal.SIGHUP, hangup)  # which it inherits
+    try:
+        battery = subprocess.Popen([effectd, *words], env={**os.environ, "TMPDIR": str(folder)})
+    finally:
+        signal.signal(signal.SIGHUP, ours)
+    try:
+        yield battery, int(said_in(fifo))
+    finally:
+        battery.terminate()  # where it is there still: what it has started goes with it
+        try:
+            battery.wait(GUARD_S)
+        finally:
+            battery.kill()
+            battery.wait()
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP], ids=lambda told: told.name)
+def test_a_battery_that_is_told_to_end_leaves_nothing(tmp_path: Path, told: signal.Signals) -> None:
+    """Neither its subject nor a folder is left by it, as by Ctrl-C."""
+    with playing(tmp_path) as (battery, subject):
+        battery.send_signal(told)
+        assert battery.wait(GUARD_S) == 128 + told
+        assert not Path(f"/proc/{subject}").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["started"]
+
+
+def test_a_battery_under_nohup_heeds_no_terminal_that_closes(tmp_path: Path) -> None:
+    """SIGHUP stays ignored where it was so at the start, and SIGTERM ends it as ever."""
+    with playing(tmp_path, hangup=signal.SIG_IGN) as (battery, _):
+        status = Path(f"/proc/{battery.pid}/status").read_text()
+        [ignored] = [line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:")]
+        assert int(ignored, 16) >> (signal.SIGHUP - 1) & 1
+        battery.terminate()
+        assert battery.wait(GUARD_S) == 128 + signal.SIGTERM
 
 
 def test_the_bad_clients_show_a_harm_in_every_case() -> None:
