@@ -9,6 +9,10 @@ event of that. It goes when the table of states (docs/design: `lifecycle.is_eras
 newest event is older than `retention`, when the plane has acknowledged that event, and when nothing that is
 kept depends on it: its parent operation, the operation that it compensates, a dead letter among its events,
 an open command that is about it (`store.wanted`).
+A call that names no parent serves whatever its run does (`store.delegation`): it stays as long as an older
+call of another run that some call of its own run names. A pass comes to the older one first, and notes the
+child runs of what stays. What is older than a delegation is no part of it, so runs that serve each other keep
+nothing for ever.
 A supervisor's word is kept for `retention_unknown`. The newest event of the journal always stays.
 
 Three things are left behind, each under a digest of its own, because no event repeats them:
@@ -32,7 +36,7 @@ thing that it does is one command. Long payloads stand in pieces, which later co
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -40,6 +44,7 @@ from typing import Final
 from store import gaps
 from store.batches import Batches
 from store.connection import PAGE_BYTES
+from store.delegation import CHILD_RUNS_MAX
 from store.erasure import debt
 from store.events import SupervisorVerdict
 from store.head import Ledger, row_digest
@@ -140,6 +145,8 @@ class Retention:
         self._thorough_at_s: float | None = None
         self._forgotten: deque[int] = deque()
         """Runs of which nothing may be left."""
+        self._serving: set[int] = set()
+        """Child runs of the calls that this pass came to, and that stay."""
         self._wanted: Wanted | None = None
         """As of this step, once it was asked for."""
 
@@ -167,6 +174,7 @@ class Retention:
             if self._phases[self._phase](tx, tally):
                 continue
             self._after = (0, 0)
+            self._serving.clear()
             self._phase = (self._phase + 1) % len(self._phases)
             if self._phase == 0:
                 self._plan_next(tx.ledger.pace.clock())
@@ -195,7 +203,9 @@ class Retention:
             if is_young and self._is_in_order(tx, row[3]):
                 return False  # and so are all behind it
             pruning = None if is_young else self._pruning(tx, row, cutoff)
-            if pruning is not None:
+            if pruning is None:
+                self._serving.update(_child_runs(tx.ledger, row[2]))
+            else:
                 if not tally.has_room(pruning.weight):
                     tally.stop()
                     return True
@@ -300,7 +310,7 @@ class Retention:
     def _is_over(self, tx: Transaction, row: OperationRow) -> bool:
         record, standing = row.record, standing_of(row.record)
         parent = record.parent_operation_id
-        if parent is not None and find_operation(tx.ledger, parent) is not None:
+        if row.run in self._serving if parent is None else find_operation(tx.ledger, parent) is not None:
             return False  # its parent's effect is judged by it
         if is_erasable(standing):
             return True
@@ -339,6 +349,18 @@ def _is_independent(tx: Transaction, command_id: str) -> bool:
     if not command_id.startswith(COMPENSATION_PREFIX):
         return True
     return find_operation(tx.ledger, OperationId(command_id.removeprefix(COMPENSATION_PREFIX))) is None
+
+
+def _child_runs(ledger: Ledger, operation_id: str | None) -> Iterator[int]:
+    """Yield the runs whose calls name an operation: as many as it may be judged by, one seek for each."""
+    found = ledger.execute("next_child_run", (operation_id, 0)).fetchone()
+    served = None if found is None or operation_id is None else find_operation(ledger, operation_id)
+    for _ in range(CHILD_RUNS_MAX):
+        if served is None or found is None:
+            return
+        if found[0] != served.run:  # of its own run those count that name it, and no others
+            yield found[0]
+        found = ledger.execute("next_child_run", (operation_id, found[0])).fetchone()
 
 
 # ------------------------------------------------------------ what goes, and what is left of it

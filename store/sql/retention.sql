@@ -4,6 +4,9 @@
 SELECT c.id, c.command_id, c.operation_id, c.accepted_at, c.accepted_seq, c.receipt_seq, c.kind
 FROM commands AS c WHERE c.id > ? ORDER BY c.id LIMIT ?;
 
+-- name: next_child_run
+SELECT run FROM operations WHERE parent_operation_id = ? AND run > ? ORDER BY run LIMIT 1;
+
 -- name: open_errands
 SELECT accepted_seq, run FROM commands
 WHERE receipt_seq IS NULL AND accepted_seq > 0 AND kind <> 'tool.call' ORDER BY accepted_seq;

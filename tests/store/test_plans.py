@@ -95,6 +95,7 @@ def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: st
         ("runs_alike", "sqlite_autoindex_runs_1 (run_id>? AND run_id<?)"),
         ("answers_of_run", "operations_of_run (run=? AND rowid>?)"),
         ("answers_of_run", "deliveries_of_command"),
+        ("next_child_run", "operations_of_parent (parent_operation_id=? AND run>?)"),
     ],
 )
 def test_each_listing_uses_the_index_that_was_made_for_it(

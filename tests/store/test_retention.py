@@ -294,6 +294,58 @@ async def test_a_child_stays_with_its_parent(opened: Open, clock: Clock) -> None
         assert await kept(journal) == []
 
 
+@pytest.mark.parametrize("erased", [False, True], ids=["pruned", "erased and pruned"])
+async def test_a_child_run_stays_with_its_parent(
+    opened: Open, clock: Clock, settings: JournalSettings, monkeypatch: pytest.MonkeyPatch, *, erased: bool
+) -> None:
+    """Also those of its calls that name no parent: the parent is no `none` as soon as they are old."""
+    monkeypatch.setattr("store.pace.STEP_BYTES", 1)  # a step ends between the parent and its children
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), unknown(1), accepted(2), not_executed(2)))
+        await journal.transact(recording(accepted(3, run="child"), started(3), succeeded(3)))
+        await journal.transact(recording(accepted(4, run="child", parent=1), started(4), unknown(4)))
+        await journal.transact(recording(accepted_command(5, "run.end", {}, run="child"), completed(5)))
+        if erased:
+            await acknowledge(journal)
+            await journal.transact(lambda tx: tx.erase_run(RunId("child")))
+        await aged(journal, clock)
+        assert await kept(journal) == [operation_id(n) for n in (1, 3, 4)]
+        await journal.transact(recording(reconciled(4, Effect.NONE)))
+        parent = await journal.read(lambda view: view.operation(operation_id(1)))
+        assert parent is not None
+        assert (parent.effect, parent.effect_by) == (Effect.OCCURRED, Source.OPERATOR)
+        assert await is_sound(journal)
+        now = clock.now
+    assert await is_rebuilt(settings, now)
+    async with opened() as journal:
+        await aged(journal, clock)
+        assert await kept(journal) == []
+
+
+async def test_what_is_older_than_a_delegation_is_no_part_of_it(opened: Open, clock: Clock) -> None:
+    """A run that serves many keeps only what it may have done for those that stay; their own run, nothing."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1, run="child"), started(1), succeeded(1)))
+        await journal.transact(recording(accepted(2), started(2), unknown(2), accepted(3), not_executed(3)))
+        await journal.transact(recording(accepted(4, run="child", parent=2), not_executed(4)))
+        await journal.transact(recording(accepted(5, parent=2), not_executed(5)))
+        await journal.transact(recording(accepted(6, run="child"), not_executed(6)))
+        await aged(journal, clock)
+        assert await kept(journal) == [operation_id(n) for n in (2, 4, 5, 6)]
+
+
+async def test_runs_that_serve_each_other_keep_nothing_for_ever(opened: Open, clock: Clock) -> None:
+    """One calls the other back: what is over goes all the same."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), succeeded(1)))
+        await journal.transact(recording(accepted(2, run="child", parent=1), started(2), succeeded(2)))
+        await journal.transact(recording(accepted(3, parent=2), started(3), succeeded(3)))
+        await journal.transact(recording(accepted(4), not_executed(4), accepted(5, run="child")))
+        await journal.transact(recording(not_executed(5)))
+        await aged(journal, clock)
+        assert await kept(journal) == []
+
+
 async def test_a_compensation_stays_with_what_it_compensates(opened: Open, clock: Clock) -> None:
     """Its id is what forbids a second one."""
     compensation = replace(accepted(2), command_id=CommandId(f"compensate:{operation_id(1)}"))
