@@ -39,7 +39,7 @@ from store.values import light
 RUN_END: Final = "run.end"
 RUN_ERASE: Final = "run.erase"
 EVER: Final = 2**62
-"""Behind every event."""
+"""Behind every event, and above every rowid."""
 
 
 @light

@@ -43,7 +43,7 @@ from store.records import (
     Twin,
 )
 from store.rows import attempt_row, event_row, evidence_row, tombstone_row
-from store.tables import find_command, find_operation
+from store.tables import EVER, find_command, find_operation
 from store.twins import twins
 
 T = TypeVar("T")
@@ -70,9 +70,6 @@ OBSERVATIONS_MAX: Final = 8
 PARKED_MAX: Final = 10_000
 """Dead letters that are counted."""
 ERASURES_COUNTED_MAX: Final = 10_000
-
-_EVER: Final = 2**62
-"""A cursor above every rowid."""
 
 
 class View(Outline):
@@ -125,6 +122,11 @@ class View(Outline):
         else:
             rows = self.ledger.execute("open_commands_of_run", (run_id, after_seq, count))
         return tuple(command_row(row).record for row in rows)
+
+    def open_retries(self) -> Iterator[CommandRecord]:
+        """Yield the open commands that ask for another attempt, by the seq of their acceptance."""
+        for (seq,) in self.ledger.execute("open_retries").fetchall():
+            yield from self.open_commands(None, seq - 1, 1)
 
     def deliveries(self, command_id: CommandId) -> tuple[DeliveryRecord, ...]:
         """Return the newest deliveries of the command (at most `DELIVERIES_MAX` are kept), oldest first."""
@@ -199,7 +201,7 @@ class View(Outline):
         `next`.
         """
         path, parameters = plan(wanted, self.now)
-        parameters["before"] = _EVER if before is None else before
+        parameters["before"] = EVER if before is None else before
         floor = self.ledger.execute(f"floor_{path}", {**parameters, "window": WINDOW - 1}).fetchone()
         parameters["floor"] = 0 if floor is None else floor[0] - 1
         count = _bounded(limit)
@@ -234,7 +236,7 @@ class View(Outline):
     def runs(self, before: int | None, limit: int) -> Page[RunRecord]:
         """Return a page of runs, the one that began last first."""
         count = _bounded(limit)
-        rows = self.ledger.execute("runs_before", (_EVER if before is None else before, count + 1)).fetchall()
+        rows = self.ledger.execute("runs_before", (EVER if before is None else before, count + 1)).fetchall()
         return _page(rows, count, run_record)
 
     def resumed(self, run_id: RunId) -> tuple[RunId, ...]:

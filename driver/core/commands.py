@@ -27,7 +27,7 @@ from driver.core.fields import (
     validated,
 )
 from store.lifecycle import Effect
-from store.records import TOOL_CALL, JsonObject
+from store.records import OPERATION_RETRY, TOOL_CALL, JsonObject
 
 RESUMES_MAX: Final = 64
 """Runs that one call can continue."""
@@ -128,7 +128,7 @@ class ProbeData:
 class RetryData:
     """Another attempt with the same key, where rule R allows it."""
 
-    KIND: ClassVar[str] = "operation.retry"
+    KIND: ClassVar[str] = OPERATION_RETRY
     operation_id: OperationIdField
 
 

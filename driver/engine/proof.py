@@ -3,11 +3,10 @@
 Part of `driver.engine`; imports `driver.core` and `store`. Works on a view, within one unit of the journal.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from driver.core.commands import RetryData
 from driver.core.contracts import Contract
 from driver.core.identity import compensation_id
 from driver.core.landing import ELSEWHERE
@@ -20,9 +19,6 @@ from store.lifecycle import Effect, Judgement, Source, State
 from store.records import AttemptRecord, CommandId, CommandRecord, OperationId, OperationRecord, moment
 from store.view import View
 from store.wanted import operation_named
-
-PAGE = 500
-"""Open commands that are looked at in one step."""
 
 
 def is_revived(view: View, record: OperationRecord) -> bool:
@@ -38,7 +34,7 @@ def asked_for(
     record = view.operation(operation_id)
     if record is None:
         return None
-    for command in _open_retries(view):
+    for command in view.open_retries():
         asks = command.command_id != beside and operation_of(view, command) == operation_id
         if asks and not has_begun(record, command):
             return command
@@ -117,13 +113,6 @@ def facts(
         guessed=record.effect is Effect.NONE and record.effect_by is Source.SUPERVISOR,
         case=case,
     )
-
-
-def _open_retries(view: View) -> Iterator[CommandRecord]:
-    after = 0
-    while page := view.open_commands(None, after, PAGE):
-        yield from (command for command in page if command.kind == RetryData.KIND)
-        after = page[-1].accepted_seq or after
 
 
 def _is_erased(view: View, record: OperationRecord) -> bool:

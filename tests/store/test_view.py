@@ -10,7 +10,9 @@ import store.view as view_module
 from store.journal import Journal
 from store.lifecycle import Effect, State
 from store.records import (
+    OPERATION_RETRY,
     Digest,
+    JsonObject,
     OperationFilter,
     OperationId,
     OperationRecord,
@@ -198,6 +200,18 @@ async def test_open_commands_have_no_receipt(opened: Open) -> None:
         assert await journal.read(ids(RunId("b"))) == []
         await journal.transact(recording(completed(3)))
         assert await journal.read(ids(None)) == ["cmd-1"]
+
+
+async def test_of_what_is_open_each_retry_is_found(opened: Open) -> None:
+    """In the order of their acceptance, of whichever run; no other command, and none that has its receipt."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), unknown(1)))
+        for n, kind in enumerate((OPERATION_RETRY, "operation.probe", OPERATION_RETRY, OPERATION_RETRY), 2):
+            target: JsonObject = {"operation_id": operation_id(1)}
+            await journal.transact(recording(accepted_command(n, kind, target, run=f"run-{n % 3}")))
+        await journal.transact(recording(completed(4)))
+        found = await journal.read(lambda view: [command.command_id for command in view.open_retries()])
+        assert found == [command_id(2), command_id(5)]
 
 
 async def test_twins_are_alike_writes_guarding_first(opened: Open) -> None:
