@@ -286,7 +286,7 @@ class OperationProbed(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationReconciled(EventData):
-    """A verdict: of an operator, a probe or a supervisor."""
+    """A verdict: of an operator, a probe or a supervisor, or of the daemon about what was delegated."""
 
     KIND: ClassVar[str] = "operation.reconciled"
     effect: Effect

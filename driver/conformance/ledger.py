@@ -30,7 +30,7 @@ class Entry:
     effect: bool
     answer: str
     said: int
-    """How many answers have left."""
+    """How many answers set out: noted before they leave, and taken back where nobody listens."""
 
 
 _FIELDS: Final = tuple(one.name for one in fields(Entry))
@@ -68,7 +68,7 @@ class World:
         return Answer.SUCCESS if "success" in said else Answer.ERROR if "error" in said else Answer.NONE
 
     def went(self, item: str, way: str, *, said: int = 0) -> bool:
-        """Return whether a write for the item went this way, and that many answers left for it."""
+        """Return whether a write for the item went this way, and that many answers set out for it."""
         return any(entry.way == way and entry.said >= said for entry in self.entries(item))
 
     def _calls(self, item: str) -> list[Entry]:

@@ -173,7 +173,7 @@ class World:
 
 
 def entries_of(folder: Path) -> list[Json]:
-    """Return the calls in the ledger in `folder`, oldest first; `said` is how many answers left for each."""
+    """Return the calls in the ledger in `folder`, oldest first; `said`: how many answers set out."""
     try:
         lines = (folder / LEDGER).read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
