@@ -65,6 +65,8 @@ def test_nothing_scans_a_table_or_sorts(connection: sqlite3.Connection, name: st
         ("open_operations", "operations_open"),
         ("open_commands", "commands_open"),
         ("open_errands", "commands_open"),
+        ("open_retries", "commands_open (accepted_seq>?)"),
+        ("rowid_of_command", "sqlite_autoindex_commands_1 (command_id=?)"),
         ("open_commands_of_run", "commands_open"),
         ("twins_guarding", "operations_alike (run=? AND args_digest=? AND"),
         ("twins_alike", "operations_alike (run=? AND args_digest=? AND"),
