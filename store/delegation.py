@@ -7,10 +7,11 @@ Theory of operation
 -------------------
 A parent that failed, or whose outcome is unknown (or was, before an attempt that never left), is judged by
 what its child runs did, once all of them have ended: where nothing was executed it had no effect, where
-everything is settled it had one, and else nobody knows. The records of a child run are the operations that
-name the parent, and those that name none; where a parent and its children share a run, only those that name
-it. An operation that would be among its own descendants has not been delegated: in a circle everybody would
-prove what they were told.
+everything is settled it had one, and else nobody knows. That is said of the attempts behind which a child run
+began: what a later one has called for may only now be on its way. The records of a child run are the
+operations that name the parent, and those that name none; where a parent and its children share a run, only
+those that name it. An operation that would be among its own descendants has not been delegated: in a circle
+everybody would prove what they were told.
 
 The word about the parent ranks as the weakest evidence about a child that it rests on: what is known of one
 child by an operator's verdict alone is, of the parent, an operator's word (`operator:delegation`), and only
@@ -22,14 +23,17 @@ It is what the child runs that are known by then prove, so of these words only t
 were about fewer runs, or about less that was known of them. The rank of an earlier one is no reason to keep
 it. That the parent did nothing stands only as long as the records say so: as soon as another call names it,
 or less is known of a child than was, the word is taken back (an `unknown`, which says nothing of the parent),
-until all child runs have ended again. That it happened stands unless stronger evidence of the children says
-otherwise: what one of them did is not undone by another that did nothing.
+whatever the parent does by then, until all child runs have ended again. That it happened stands unless
+stronger evidence of the children says otherwise: what one of them did is not undone by another that did
+nothing.
 
 A child on which it rests that its parent did nothing gets no further attempt (`idle_parent`), for meanwhile
-others build on it; while one is asked for, in whichever run, nothing is concluded.
+others build on it, also once another attempt of the parent has begun on the strength of it. While anything is
+still to come in a child run, or an attempt of one of its calls is asked for, in whichever run, nothing is
+concluded.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,8 +43,7 @@ from store.head import Ledger
 from store.lifecycle import RANK, Effect, Evidence, Judgement, Source, State, judge
 from store.located import OperationRow
 from store.projection import DELEGATION
-from store.records import OperationId, OperationRecord, RunId
-from store.rows import attempt_row
+from store.records import OperationId, RunId
 from store.tables import EVER, find_operation
 from store.wanted import operation_named
 
@@ -57,6 +60,8 @@ class Delegation:
     """The child runs of an operation, the first one first, and their operations together."""
 
     run_ids: tuple[RunId, ...]
+    newest_seq: int
+    """Of the first call of the run that began last."""
     ended: bool
     """Whether all of the runs have."""
     total: int
@@ -97,7 +102,8 @@ def delegation(ledger: Ledger, parent: OperationRow) -> Delegation | None:
         sources.update(source for source, found in said if found)
     return Delegation(
         run_ids=tuple(run_id for _, run_id, *_ in rows[:CHILD_RUNS_MAX]),
-        ended=len(rows) <= CHILD_RUNS_MAX and all(ended for _, _, ended, _ in rows),
+        newest_seq=max(row[4] for row in rows),
+        ended=len(rows) <= CHILD_RUNS_MAX and all(row[2] for row in rows),
         total=total,
         unresolved=unresolved,
         executed=executed,
@@ -108,49 +114,55 @@ def delegation(ledger: Ledger, parent: OperationRow) -> Delegation | None:
 def conclusion(ledger: Ledger, operation_id: OperationId) -> Draft | None:
     """Return the daemon's word about a parent; None where its children prove nothing new."""
     parent = find_operation(ledger, operation_id)
-    dispatched = None if parent is None else _dispatched(ledger, parent.record)
-    if parent is None or dispatched is None:
+    if parent is None or parent.record.state is State.SUCCEEDED or not parent.record.attempt_count:
         return None
-    attempts, started_seq = dispatched
-    found, said = delegation(ledger, parent), _said(ledger, parent, attempts)
-    if found is None or not found.ended:
-        word = Effect.UNKNOWN if said.idle else None
-    else:
-        word = _word(found, said)
-        if word is not None and _is_busy(ledger, found.run_ids):
-            return None
-    return None if word is None else Draft(data=_verdict(word, found, started_seq), operation_id=operation_id)
+    found = delegation(ledger, parent)
+    over: Sequence[tuple[int, int]] = ledger.execute("attempts_over", (parent.id,)).fetchall()
+    served = [] if found is None else [item for item in over if item[1] < found.newest_seq]
+    if found is not None and found.ended and served and parent.record.ended_at is not None:
+        attempt, started_seq = served[-1]
+        is_new = _is_new(found, _said(ledger, parent, attempt))
+        if is_new and not _is_busy(ledger, found.run_ids):
+            return _draft(operation_id, _verdict(found, started_seq))
+    is_idle = found is not None and found.effect is Effect.NONE
+    if over and not is_idle and _said(ledger, parent, over[-1][0]).idle:
+        return _draft(operation_id, _withdrawal(found, over[-1][1]))
+    return None
 
 
 def idle_parent(ledger: Ledger, operation_id: OperationId) -> OperationId | None:
     """Return an operation that counts as not having happened because this one, in its service, did nothing.
 
-    None where there is none; where nobody has judged it so, or somebody says otherwise, it is not that.
+    Or of which another attempt has begun because of that. None where there is none: where nobody has judged
+    it so, or somebody says otherwise, it is not that.
     """
+    child = find_operation(ledger, operation_id)
     rows = ledger.execute("served_by", {"operation": operation_id}).fetchall()
     for served in dict.fromkeys(OperationId(row[0]) for row in rows):
         parent = find_operation(ledger, served)
-        if parent is None or parent.record.effect is not Effect.NONE or parent.record.ended_at is None:
+        if child is None or parent is None:
             continue
-        found = delegation(ledger, parent)
-        if found is not None and found.effect is Effect.NONE:
+        asked: dict[str, object] = {"operation": parent.id, "child": child.record.accepted_seq}
+        if ledger.execute("relied_on", asked).fetchone()[0]:
             return served
+        if parent.record.effect is Effect.NONE:
+            found = delegation(ledger, parent)
+            if found is not None and found.effect is Effect.NONE:
+                return served
     return None
 
 
 def parents(ledger: Ledger, run: int, run_id: RunId) -> Iterator[OperationId]:
-    """Yield the operations that a run serves, if it has ended and none of its calls is open."""
-    if ledger.has_ended(run_id) and not _is_busy(ledger, (run_id,)):
+    """Yield the operations that a run serves, if it has ended."""
+    if ledger.has_ended(run_id):
         yield from dict.fromkeys(row[0] for row in ledger.execute("parents_of_ended_run", (run,)).fetchall())
 
 
-def _is_busy(ledger: Ledger, run_ids: Iterable[RunId]) -> bool:
+def _is_busy(ledger: Ledger, run_ids: Sequence[RunId]) -> bool:
     """Whether something in the runs is still to come: a call, or another attempt of one."""
-    asked = {row.record.run_id for row in _asked_for(ledger)}
-    return any(
-        run_id in asked or ledger.execute("open_commands_of_run", (run_id, 0, 1)).fetchone() is not None
-        for run_id in run_ids
-    )
+    if any(ledger.execute("open_commands_of_run", (run_id, 0, 1)).fetchone() for run_id in run_ids):
+        return True
+    return any(row.record.run_id in run_ids for row in _asked_for(ledger))
 
 
 def _asked_for(ledger: Ledger) -> Iterator[OperationRow]:
@@ -185,21 +197,6 @@ class _Said:
     """Whether that word is that an attempt did nothing."""
 
 
-def _dispatched(ledger: Ledger, parent: OperationRecord) -> tuple[int, int | None] | None:
-    """Return how many attempts of an ended parent may have had child runs, and the intent of the last.
-
-    None where none may, or where its provider's answer says that it happened.
-    """
-    if parent.state in (State.FAILED, State.UNKNOWN):
-        return parent.attempt_count, parent.started_seq
-    if parent.state is not State.NOT_EXECUTED or parent.attempt_count <= 1:
-        return None
-    rows = ledger.execute("attempts", (parent.operation_id, parent.attempt_count)).fetchall()
-    made = [attempt_row(parent.operation_id, row) for row in rows]
-    begun = [attempt for attempt in made if attempt.outcome != "not_executed"]
-    return (begun[-1].attempt, begun[-1].started_seq) if begun else None
-
-
 def _said(ledger: Ledger, parent: OperationRow, attempts: int) -> _Said:
     """Return what is known of the first `attempts` of a parent."""
     rows = ledger.execute("evidence_to_judge", {"operation": parent.id, "before": EVER}).fetchall()
@@ -215,11 +212,9 @@ def _said(ledger: Ledger, parent: OperationRow, attempts: int) -> _Said:
     )
 
 
-def _word(found: Delegation, said: _Said) -> Effect | None:
-    """Return what is to be said of a parent whose child runs have ended; None: nothing new."""
-    if found.effect is not Effect.UNKNOWN and _counts(found, said.own) and _is_news(found, said.told):
-        return found.effect
-    return Effect.UNKNOWN if said.idle and found.effect is not Effect.NONE else None
+def _is_new(found: Delegation, said: _Said) -> bool:
+    """Whether what the child runs prove is to be said of the parent."""
+    return found.effect is not Effect.UNKNOWN and _counts(found, said.own) and _is_news(found, said.told)
 
 
 def _counts(found: Delegation, own: Judgement) -> bool:
@@ -243,24 +238,35 @@ def _is_news(found: Delegation, told: Judgement) -> bool:
     return rises > 0 or (rises == 0 and found.source is Source.OPERATOR)
 
 
-def _verdict(word: Effect, found: Delegation | None, started_seq: int | None) -> OperationReconciled:
-    if found is None or word is Effect.UNKNOWN:
-        source, note = Source.DAEMON, _WITHDRAWN
-    else:
-        source, note = found.source, _note(found)
+def _draft(operation_id: OperationId, word: OperationReconciled) -> Draft:
+    return Draft(data=word, operation_id=operation_id)
+
+
+def _verdict(found: Delegation, started_seq: int) -> OperationReconciled:
     return OperationReconciled(
-        effect=word,
-        actor=f"{source}:{DELEGATION}",
+        effect=found.effect,
+        actor=f"{found.source}:{DELEGATION}",
         basis=DELEGATION,
-        note=note,
-        evidence=() if found is None else tuple(f"run:{run_id}" for run_id in found.run_ids[:EVIDENCE_MAX]),
+        note=_note(found),
+        evidence=_named(found.run_ids),
         started_seq=started_seq,
     )
 
 
-_WITHDRAWN: Final = (
-    "it is not known any more that its child runs did nothing: more was called, or learned, of them"
-)
+def _withdrawal(found: Delegation | None, started_seq: int) -> OperationReconciled:
+    """Say nothing of the parent, in place of what was said: more was called, or learned, of its children."""
+    return OperationReconciled(
+        effect=Effect.UNKNOWN,
+        actor=f"{Source.DAEMON}:{DELEGATION}",
+        basis=DELEGATION,
+        note="its records do not say any more that its child runs did nothing",
+        evidence=() if found is None else _named(found.run_ids),
+        started_seq=started_seq,
+    )
+
+
+def _named(run_ids: Sequence[RunId]) -> tuple[str, ...]:
+    return tuple(f"run:{run_id}" for run_id in run_ids[:EVIDENCE_MAX])
 
 
 def _note(found: Delegation) -> str:

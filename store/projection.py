@@ -101,6 +101,15 @@ class AttemptEnd:
     duration_ms: int | None
 
 
+def actor_of(source: Source, name: str) -> str:
+    """Return the actor of a verdict that somebody of this name gives.
+
+    Nobody has the name of what follows from child runs, whose words replace each other.
+    """
+    actor = f"{source}:{name}"
+    return f"{source}:{actor}" if name == DELEGATION else actor
+
+
 def source_of(actor: str) -> Source:
     """Return whose word a verdict of `actor` is (`operator:1000`, `probe:search_issues`).
 

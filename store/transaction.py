@@ -5,7 +5,7 @@ a group commit. All that it wrote is durable when `Journal.transact` returns, or
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -63,7 +63,7 @@ from store.wire import MEMBERS, from_json, with_members
 class Transaction(View):
     """One unit of a group commit. A unit that raises leaves nothing behind."""
 
-    __slots__ = ("_batches", "_terms", "_touched", "appended", "at")
+    __slots__ = ("_batches", "_following", "_terms", "_touched", "appended", "at")
 
     def __init__(self, ledger: Batches, terms: Terms) -> None:
         super().__init__(ledger, terms.now, has_room=terms.has_room)
@@ -71,6 +71,8 @@ class Transaction(View):
         """The same time as it is recorded."""
         self._terms: Final = terms
         self._touched = False
+        self._following: Final[list[Iterator[Draft]]] = []
+        """What follows from events that are recorded, that from the newest one last."""
         self._batches: Final = ledger
         ledger.begin()
         self.appended: Final[list[StoredEvent]] = []
@@ -339,10 +341,23 @@ class Transaction(View):
         self._follow(consequences.of_event(ledger, sealed.fact, row, made))
         return event
 
-    def _follow(self, drafts: Iterable[Draft]) -> None:
-        """Record what follows, one after the other: each may depend on the one before."""
-        for draft in drafts:
-            self.append(draft)
+    def _follow(self, drafts: Iterator[Draft]) -> None:
+        """Record what follows, one after the other, however deep it goes: each may depend on those before.
+
+        What follows from an event that is itself recorded here comes before the next one.
+        """
+        self._following.append(drafts)
+        if len(self._following) > 1:
+            return  # whoever records it goes on with these
+        try:
+            while self._following:
+                draft = next(self._following[-1], None)
+                if draft is None:
+                    self._following.pop()
+                else:
+                    self.append(draft)
+        finally:
+            self._following.clear()
 
     # ------------------------------------------------------------ what all of them do
 

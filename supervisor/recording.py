@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from store.events import Draft, OperationReconciled, SupervisorVerdict
+from store.lifecycle import Source
+from store.projection import actor_of
 from store.records import OperationId
 from store.transaction import Transaction
 from supervisor.prompt import PROMPT_VERSION
 from supervisor.verdict import Answer, Ruling, rule
 from supervisor.wall import Entry, Wall
 
-ACTOR_PREFIX: Final = "supervisor:"
 BASIS: Final = "wall"
 
 
@@ -77,7 +78,7 @@ def _is_as_shown(tx: Transaction, entry: Entry) -> bool:
 def _reconciled(entry: Entry, ruling: Ruling, verdict: Verdict) -> OperationReconciled:
     return OperationReconciled(
         effect=ruling.effect,
-        actor=f"{ACTOR_PREFIX}{verdict.model}",
+        actor=actor_of(Source.SUPERVISOR, verdict.model),
         basis=BASIS,
         note=ruling.basis,
         evidence=(f"wall:{verdict.wall.digest}",),

@@ -12,6 +12,7 @@ from driver.core.verdicts import Known, NotRecorded, Record, Verdict, VerdictFac
 from driver.engine.endings import draft
 from store.events import CommandCompleted, CommandFailed, OperationReconciled
 from store.lifecycle import Source
+from store.projection import actor_of
 from store.records import JsonObject, OperationId, OperationRecord
 from store.transaction import Transaction
 from store.view import View
@@ -57,7 +58,7 @@ def takes_verdict(record: OperationRecord, *, override: bool = False) -> bool:
 
 def actor(name: str) -> str:
     """Return an operator's name as the journal has it: whatever else it boasts of, it is an operator's."""
-    return name if name.startswith(OPERATOR) else f"{OPERATOR}{name}"
+    return actor_of(Source.OPERATOR, name.removeprefix(OPERATOR))
 
 
 def _facts(view: View, record: OperationRecord | None) -> VerdictFacts:

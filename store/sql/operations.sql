@@ -69,6 +69,11 @@ SELECT
 FROM operations AS o CROSS JOIN attempts AS a ON a.operation = o.id
 WHERE o.operation_id = ? ORDER BY a.attempt LIMIT ?;
 
+-- name: attempts_over
+-- Those that have ended, and may have done something.
+SELECT attempt, started_seq FROM attempts
+WHERE operation = ? AND ended_at IS NOT NULL AND outcome IS NOT 'not_executed' ORDER BY attempt;
+
 -- name: attempt_started_at_seq
 SELECT attempt FROM attempts WHERE operation = ? AND started_seq = ?;
 
@@ -109,7 +114,7 @@ WHERE
 ORDER BY e.seq, e.attempt;
 
 -- name: child_runs
-SELECT o.run, r.run_id, r.ended, min(o.id)
+SELECT o.run, r.run_id, r.ended, min(o.id), min(o.accepted_seq)
 FROM operations AS o CROSS JOIN runs AS r ON r.id = o.run
 WHERE o.parent_operation_id = :parent AND o.operation_id <> :parent GROUP BY o.run LIMIT :limit;
 
@@ -137,6 +142,21 @@ CROSS JOIN operations AS p ON p.operation_id = s.parent_operation_id
 WHERE
   o.operation_id = :operation AND o.parent_operation_id IS NULL AND s.parent_operation_id IS NOT NULL
   AND p.run <> o.run;
+
+-- name: relied_on
+-- Whether an attempt of `:operation` that began after event `:child` had only a word about its child runs to rely on
+-- that the ones before it did nothing.
+SELECT EXISTS (
+  SELECT 1 FROM attempts AS a CROSS JOIN evidence AS e ON e.operation = a.operation
+  WHERE
+    a.operation = :operation AND a.started_seq > :child AND a.outcome IS NOT 'not_executed'
+    AND e.seq < a.started_seq AND e.effect = 'none' AND e.actor = e.source || ':delegation'
+    AND NOT EXISTS (
+      SELECT 1 FROM evidence AS n
+      WHERE n.operation = e.operation AND n.seq > e.seq AND n.seq < a.started_seq
+        AND n.actor = n.source || ':delegation'
+    )
+);
 
 -- name: parents_of_ended_run
 SELECT o.parent_operation_id

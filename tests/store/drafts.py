@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from store.events import (
+    ApprovalRequested,
     AttemptEnded,
     CommandAccepted,
     CommandCompleted,
@@ -206,6 +207,14 @@ def failed(
         receipt=None,
         attempts=attempts,
         phase="answered",
+    )
+    return Draft(data=data, operation_id=operation_id(n))
+
+
+def approval_requested(n: int) -> Draft:
+    """A person is asked about it."""
+    data = ApprovalRequested(
+        approval_id=f"apr-{n}", tool="issues/create", args_digest=digest(n), arguments={}, expires_at=LATER
     )
     return Draft(data=data, operation_id=operation_id(n))
 

@@ -1,21 +1,14 @@
 """An operation that was delegated to another run is judged by what that run's operations did."""
 
-import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from functools import partial
 
 import pytest
-from anyio import to_thread
 
 from store.comparison import differences
 from store.events import Draft
-from store.journal import Journal
 from store.lifecycle import Effect, Source
-from store.records import JsonObject, OperationRecord, StoredEvent
-from store.settings import JournalSettings
-from store.verify import verify_file
 from tests.store.conftest import Open
+from tests.store.delegated import ENDED, PARENT, child, ends_of, judged, ran, said
 from tests.store.drafts import (
     accepted,
     accepted_command,
@@ -32,42 +25,6 @@ from tests.store.drafts import (
 )
 
 pytestmark = pytest.mark.anyio
-
-NOW = datetime(2030, 1, 1, tzinfo=UTC)
-
-PARENT = (accepted(1, tool="agents/ask"), started(1))
-ENDED = (accepted_command(90, "run.end", {}, run="child"), completed(90))
-
-
-def child(n: int, *ends: Draft, parent: int | None = 1, run: str = "child") -> tuple[Draft, ...]:
-    """Operation `n` of the child run."""
-    return (accepted(n, run=run, parent=parent), *ends)
-
-
-def ran(n: int, *ends: Draft, parent: int | None = 1, run: str = "child") -> tuple[Draft, ...]:
-    """The same, once it was started."""
-    return child(n, started(n), *ends, parent=parent, run=run)
-
-
-async def judged(journal: Journal, n: int = 1) -> OperationRecord:
-    """An operation, as it is now."""
-    found = await journal.read(lambda view: view.operation(operation_id(n)))
-    assert found is not None
-    return found
-
-
-def data_of(event: StoredEvent) -> JsonObject:
-    """What an event says."""
-    assert event.body is not None
-    data: JsonObject = json.loads(event.body)["data"]
-    return data
-
-
-async def said(journal: Journal, kind: str) -> list[JsonObject]:
-    """What the events of one kind say, in order."""
-    events = await journal.read(lambda view: view.events(0, 1_000, 16_000_000))
-    return [data_of(event) for event in events if event.kind == kind]
-
 
 CHILDREN = [
     pytest.param(
@@ -267,15 +224,6 @@ async def test_children_of_the_parents_own_run_are_those_that_name_it(opened: Op
     assert found.effect is Effect.NONE
 
 
-def ends_of(*runs: str) -> tuple[Draft, ...]:
-    """The end of each of these runs."""
-    return tuple(
-        draft
-        for n, run in enumerate(runs, 80)
-        for draft in (accepted_command(n, "run.end", {}, run=run), completed(n))
-    )
-
-
 CIRCLES = [
     pytest.param((*ran(2, unknown(2), parent=2),), ("child",), id="itself"),
     pytest.param(
@@ -404,154 +352,3 @@ async def test_an_attempt_asked_for_from_another_run_is_waited_for_too(opened: O
 
 
 # ------------------------------------------------------------ what comes later
-
-IDLE = (*PARENT, *ran(2, failed(2, effect=Effect.NONE)), unknown(1), *ends_of("child"))
-"""A parent that counts as `none`, by the answer to its only child."""
-LATER_END = (accepted_command(95, "run.end", {}, run="child-2"), completed(95))
-LATER = [
-    pytest.param(child(3, run="child-2"), Effect.UNKNOWN, None, id="it waits"),
-    pytest.param(ran(3, succeeded(3), run="child-2"), Effect.UNKNOWN, None, id="it may call more"),
-    pytest.param(
-        (*ran(3, unknown(3), run="child-2"), *LATER_END), Effect.UNKNOWN, None, id="nobody knows about it"
-    ),
-    pytest.param(
-        (*ran(3, succeeded(3), run="child-2"), *LATER_END), Effect.OCCURRED, Source.DAEMON, id="an answer"
-    ),
-    pytest.param(
-        (*ran(3, unknown(3), run="child-2"), reconciled(3, Effect.OCCURRED), *LATER_END),
-        Effect.OCCURRED,
-        Source.OPERATOR,
-        id="an operator's word",
-    ),
-    pytest.param(
-        (*ran(3, unknown(3), run="child-2"), *LATER_END, reconciled(3, Effect.OCCURRED, actor="probe:find")),
-        Effect.OCCURRED,
-        Source.PROBE,
-        id="a probe's word",
-    ),
-    pytest.param(
-        (*child(3, not_executed(3), run="child-2"), *LATER_END), Effect.NONE, Source.DAEMON, id="nothing"
-    ),
-    pytest.param(
-        (*ran(3, unknown(3), run="child-2"), *LATER_END, reconciled(3, Effect.NONE)),
-        Effect.NONE,
-        Source.OPERATOR,
-        id="nothing, says an operator",
-    ),
-    pytest.param(
-        (
-            *ran(3, unknown(3), run="child-2"),
-            *LATER_END,
-            reconciled(3, Effect.NONE, actor="supervisor:rules"),
-        ),
-        Effect.UNKNOWN,
-        None,
-        id="nothing, a supervisor guesses",
-    ),
-]
-
-
-@pytest.mark.parametrize(("later", "effect", "source"), LATER)
-async def test_none_stands_only_as_long_as_no_other_child_run_may_have_done_something(
-    opened: Open, later: Sequence[Draft], effect: Effect, source: Source | None
-) -> None:
-    """Whatever the earlier word was worth: it was not about the run that began later."""
-    async with opened() as journal:
-        await journal.transact(recording(*IDLE))
-        assert (await judged(journal)).effect is Effect.NONE
-        await journal.transact(recording(*later))
-        found = await judged(journal)
-        assert await said(journal, "operation.diverged") == []
-        assert await journal.read(differences) == ()
-    assert (found.effect, found.effect_by) == (effect, source)
-    assert found.settled == (source is not None)
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        pytest.param((*child(3, not_executed(3), run="child-2"),), id="nothing"),
-        pytest.param((*ran(3, unknown(3), run="child-2"),), id="nobody knows"),
-        pytest.param((*ran(3, unknown(3), run="child-2"), reconciled(3, Effect.NONE)), id="none"),
-        pytest.param((*ran(3, unknown(3), run="child-2"), reconciled(3, Effect.OCCURRED)), id="occurred"),
-    ],
-)
-async def test_what_happened_stands_whatever_a_later_child_run_did(
-    opened: Open, later: Sequence[Draft]
-) -> None:
-    """It is known by the answer to a child, and nothing that another one did takes that back."""
-    async with opened() as journal:
-        await journal.transact(recording(*PARENT, *ran(2, succeeded(2)), unknown(1), *ends_of("child")))
-        await journal.transact(recording(*later, *LATER_END))
-        found = await judged(journal)
-        words = await said(journal, "operation.reconciled")
-    assert (found.effect, found.effect_by) == (Effect.OCCURRED, Source.DAEMON)
-    assert [word["effect"] for word in words if word["basis"] == "delegation"] == ["occurred"]
-
-
-async def test_none_is_taken_back_where_less_is_known_of_a_child_than_was(opened: Open) -> None:
-    """A child was tried again after all, and lost: what its run did is not known any more."""
-    async with opened() as journal:
-        await journal.transact(recording(*IDLE))
-        await journal.transact(recording(started(2, attempt=2), unknown(2, attempts=2)))
-        found = await judged(journal)
-    assert (found.effect, found.effect_by, found.settled) == (Effect.UNKNOWN, None, False)
-
-
-async def test_none_is_taken_back_all_the_way_up(opened: Open) -> None:
-    """A grandparent rests on what the parent rests on."""
-    family = (*PARENT, unknown(1), *ran(2, unknown(2)))
-    third = ran(3, failed(3, effect=Effect.NONE), parent=2, run="child-2")
-    async with opened() as journal:
-        await journal.transact(recording(*family, *third, *ends_of("child", "child-2")))
-        assert [(await judged(journal, n)).effect for n in (1, 2)] == [Effect.NONE] * 2
-        await journal.transact(recording(*ran(4, unknown(4), parent=2, run="child-3")))
-        assert [(await judged(journal, n)).effect for n in (1, 2)] == [Effect.UNKNOWN] * 2
-        end = (accepted_command(96, "run.end", {}, run="child-3"), completed(96))
-        await journal.transact(recording(reconciled(4, Effect.OCCURRED), *end))
-        found = [await judged(journal, n) for n in (1, 2)]
-        assert await journal.read(differences) == ()
-    assert [(item.effect, item.effect_by) for item in found] == [(Effect.OCCURRED, Source.OPERATOR)] * 2
-
-
-async def test_a_persons_word_outlives_the_one_that_is_taken_back(opened: Open) -> None:
-    """It was about the parent itself, and a person may change it: what outranked it is gone."""
-    async with opened() as journal:
-        await journal.transact(
-            recording(*PARENT, *ran(2, failed(2, effect=Effect.NONE)), unknown(1), reconciled(1, Effect.NONE))
-        )
-        await journal.transact(recording(*ends_of("child")))
-        assert (await judged(journal)).effect_by is Source.DAEMON
-        await journal.transact(recording(*ran(3, unknown(3), run="child-2")))
-        await journal.transact(recording(reconciled(3, Effect.OCCURRED), *LATER_END))
-        found = await judged(journal)
-    assert (found.effect, found.effect_by) == (Effect.NONE, Source.OPERATOR)
-
-
-AGAIN = [
-    pytest.param(unknown(1, attempts=2), False, id="unknown"),
-    pytest.param(failed(1, effect=Effect.NONE, attempts=2), True, id="nothing, by its own answer"),
-    pytest.param(not_executed(1), False, id="never left"),
-]
-
-
-@pytest.mark.parametrize(("end", "diverges"), AGAIN)
-@pytest.mark.parametrize("after", [False, True], ids=["meanwhile", "afterwards"])
-async def test_a_parent_that_was_tried_again_is_judged_by_all_its_child_runs(
-    opened: Open, settings: JournalSettings, end: Draft, *, diverges: bool, after: bool
-) -> None:
-    """The attempt that `none` allowed stays allowed, and what the first one had done comes to light."""
-    second = ran(3, unknown(3), run="child-2")
-    async with opened() as journal:
-        await journal.transact(recording(*IDLE, started(1, attempt=2, idempotent=False)))
-        await journal.transact(recording(*((end, *second) if after else (*second, end))))
-        assert (await judged(journal)).effect is Effect.UNKNOWN
-        await journal.transact(recording(reconciled(3, Effect.OCCURRED), *LATER_END))
-        found = await judged(journal)
-        assert await said(journal, "operation.diverged") == []
-        await journal.transact(recording(late(3)))
-        assert (await judged(journal)).effect is Effect.OCCURRED
-        assert bool(await said(journal, "operation.diverged")) == diverges
-    assert (found.effect, found.effect_by) == (Effect.OCCURRED, Source.OPERATOR)
-    look = partial(verify_file, settings, lambda _: None, now=NOW, deep=True)
-    assert await to_thread.run_sync(look) == ()

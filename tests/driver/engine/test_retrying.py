@@ -527,18 +527,19 @@ class _Overtaken(Steps):
 # ------------------------------------------------------------ approval
 
 
-async def granted(rig: Rig, decision: str, count: int) -> None:
-    """Decide about the newest request, once there are `count`."""
+async def granted(rig: Rig, decision: str, count: int, of: str = "cmd-1") -> None:
+    """Decide about the newest request of a call, once there are `count` of all."""
     await rig.reaches("operation.approval_requested", count)
     await rig.quiet()
-    record = await rig.operation()
-    asked = [event for event in await rig.events() if event.kind == "operation.approval_requested"][-1]
+    record = await rig.operation(of)
+    requests = [event for event in await rig.events() if event.kind == "operation.approval_requested"]
+    asked = [event for event in requests if event.operation_id == record.operation_id][-1]
     assert asked.body is not None
     await rig.intake.deliver(
         [
             command(
                 "operation.approve",
-                f"approve-{count}",
+                f"approve-{of}-{count}",
                 operation_id=record.operation_id,
                 approval_id=json.loads(asked.body)["data"]["approval_id"],
                 decision=decision,
@@ -772,5 +773,32 @@ async def test_no_attempt_rests_on_what_was_concluded_before_another_child_began
         await rig.settled("child-2")
         assert await refused(rig, "retry-2") == "not_proven_none"
     assert parent.effect is Effect.NONE
+    assert (kind, found["code"]) == ("command.failed", "not_proven_none")
+    assert len(provider.executed) == 3
+
+
+async def test_a_grant_allows_no_attempt_of_what_happened_meanwhile(tmp_path: Path) -> None:
+    """A person is asked for an attempt because the child did nothing; before the grant a later one did."""
+    provider = ScriptedProvider(answers=[GONE, GONE])
+    async with engine(tmp_path, provider, contract=ASKING) as rig:
+        await rig.intake.deliver([call()])
+        await granted(rig, "grant", 1)
+        parent = await rig.settled()
+        for number, (child, run_id) in enumerate((("child-1", CHILD_RUN), ("child-2", RunId("later"))), 2):
+            if number == 3:
+                await ask_again(rig)
+                await rig.reaches("operation.approval_requested", 3)
+            asked = call(child, run_id=run_id, arguments={"n": number})
+            data: JsonObject = {**asked.data, "parent_operation_id": parent.operation_id}
+            await rig.intake.deliver([replace(asked, data=data)])
+            await granted(rig, "grant", 2 * number - 2, child)
+            await rig.settled(child)
+            if number == 2:
+                await rig.intake.deliver([command("run.end", "end-1", run_id=CHILD_RUN)])
+                await say(rig, Effect.NONE, command_id=child)
+                assert (await rig.operation()).effect is Effect.NONE
+        assert (await rig.operation()).state is State.AWAITING_APPROVAL
+        await granted(rig, "grant", 4)
+        kind, found = await receipt(rig)
     assert (kind, found["code"]) == ("command.failed", "not_proven_none")
     assert len(provider.executed) == 3

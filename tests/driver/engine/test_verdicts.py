@@ -102,6 +102,17 @@ async def test_the_plane_speaks_as_an_operator_whatever_it_says(tmp_path: Path, 
     assert (word["actor"], found.effect_by) == (f"operator:{name}", Source.OPERATOR)
 
 
+@pytest.mark.parametrize("name", ["delegation", "operator:delegation"])
+async def test_nobody_has_the_name_of_what_follows_from_child_runs(tmp_path: Path, name: str) -> None:
+    """Those words replace each other, and a person's must not be taken for one of them."""
+    async with engine(tmp_path, ScriptedProvider(answers=[LOST])) as rig:
+        await rig.intake.deliver([call()])
+        operation_id = (await rig.settled()).operation_id
+        await rig.intake.deliver([verdict(operation_id, actor=name)])
+        (word,) = await said(rig, "operation.reconciled")
+    assert word["actor"] == "operator:operator:delegation"
+
+
 async def test_the_same_again_is_answered_with_the_same_event(tmp_path: Path) -> None:
     """And recorded once, under whatever command it comes."""
     async with engine(tmp_path, ScriptedProvider(answer=LOST)) as rig:
