@@ -48,6 +48,7 @@ from driver.engine.supervision import outside
 from driver.engine.surroundings import Surroundings, nobody_hears
 from driver.engine.terms import Terms
 from driver.faults import Boundary, Drill
+from driver.hangup import hangup
 from driver.link.link import Link
 from driver.link.watermark import OwnWatermark
 from driver.local.peers import credentials
@@ -142,10 +143,8 @@ async def _serve(config: Config, drill: Drill, lines: log_setup.Lines) -> None:
     boot_id = BootId(uuid4().hex)
     # on every line of this life: lines of many daemons end up in one place
     structlog.contextvars.bind_contextvars(driver_id=config.driver.id, boot_id=boot_id)
-    # a terminal that closes is a word to stop, too, unless nobody is to notice (`nohup`)
-    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     # before anything is opened: a signal in the middle of the start is heeded once the start is whole
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *hangup) as signals:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *hangup()) as signals:
         async with open_journal(
             assembly.journal_settings(config), clock=_now, new_id=lambda: uuid4().hex, boundary=boundary
         ) as journal:

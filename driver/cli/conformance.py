@@ -35,6 +35,7 @@ from driver.conformance.cases import CASES
 from driver.conformance.certificate import Certificate, Judged
 from driver.conformance.errors import ConformanceError
 from driver.conformance.verdict import MEANING
+from driver.hangup import hangup
 
 T = TypeVar("T")
 _STYLES: Final = {"passed": "green", "failed": "bold red", "not_exercised": "yellow"}
@@ -120,11 +121,9 @@ def _run(work: Callable[[], Awaitable[T]]) -> T:
     """Do it, unless this process is told to end: then what it has started is killed, and it exits."""
     done: list[T | ConformanceError] = []
     told: list[signal.Signals] = []
-    # a terminal that closes is a word to end, too, unless nobody is to notice (`nohup`)
-    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
 
     async def wait(cancel: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, *hangup) as signals:
+        with anyio.open_signal_receiver(signal.SIGTERM, *hangup()) as signals:
             async for received in signals:
                 told.append(received)
                 cancel.cancel()

@@ -14,6 +14,7 @@ from driver.demo import found_again, killed, old_way, ordinary_day, taken_back
 from driver.demo.narrator import Narrator
 from driver.demo.stage import Stage, stage
 from driver.demo.tally import Outcome
+from driver.hangup import hangup
 
 INTERRUPTED: Final = 128
 """A shell's exit code for a signal is this and the signal's number."""
@@ -61,7 +62,7 @@ async def perform(narrator: Narrator, acts: Sequence[Act] = ACTS) -> Played:
 
 
 async def _heed_signals(played: Played, scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *hangup()) as signals:
         async for number in signals:
             played.interrupted = signal.Signals(number)
             scope.cancel()
