@@ -2,8 +2,9 @@
 
 Each machine holds the product against a model that was written from the documents: `journal` a real journal
 with retention, erasure, stops and kills, and what a supervisor records in it; `delegation` what is said of
-operations by their child runs; `evidence` what words of every rank prove, in any order; `link` the session of
-the link against an honest plane and against one that lies.
+operations by their child runs, and what must not be tried again because of that; `evidence` what words of
+every rank prove, in any order; `link` the session of the link against an honest plane and against one that
+lies.
 
 Slices of a few dozen examples take turns until there are enough, or the time is over. Slice N of machine M in
 a run with the seed S is played alone, and reduced, by `python -m tests.faults.model M S N`.
@@ -65,6 +66,16 @@ STATES: Final = frozenset(
         "old wall left alone",
         "guards though judged",
         "overruled",
+        "delegation: none",
+        "delegation: occurred",
+        "delegation: a later run",
+        "delegation: another attempt of a child",
+        "delegation: parent judged",
+        "delegation: tried again on a none",
+        "delegation: waits on a none",
+        "delegation: begun behind an approval",
+        "delegation: probed",
+        "delegation: pruned",
         "honest: Park",
         "honest: PauseStream",
         "lying: fence",

@@ -1,6 +1,6 @@
 """Mechanisms that are taken away, one at a time: the machine that is named with each must notice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
@@ -8,8 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from driver.core.stream import Stream
+from store.events import Draft
+from store.head import Ledger
 from store.lifecycle import RANK, Source
 from store.outline import Outline
+from store.records import OperationId
 from tests.faults.simulation.controls import swapped
 
 
@@ -44,6 +47,25 @@ def future_acknowledged() -> AbstractContextManager[None]:
     return swapped(Stream, "was_sent", was_sent)
 
 
+def call_unnoticed() -> AbstractContextManager[None]:
+    """Look at no parent again when a later call names it."""
+
+    def nothing(ledger: Ledger, parent: OperationId) -> Iterator[Draft]:
+        del ledger, parent
+        return iter(())
+
+    return swapped(import_module("store.consequences"), "of_call", nothing)
+
+
+def idle_child_free() -> AbstractContextManager[None]:
+    """Know of nobody who relies on what an operation did not do."""
+
+    def nobody(ledger: Ledger, operation_id: OperationId) -> None:
+        del ledger, operation_id
+
+    return swapped(import_module("store.view"), "idle_parent", nobody)
+
+
 @dataclass(frozen=True, slots=True)
 class Control:
     """How a mechanism is taken away, which machine must notice, and what that says then."""
@@ -60,6 +82,10 @@ CONTROLS: Final[MappingProxyType[str, Control]] = MappingProxyType(
         "pruned before the ack": Control(
             pruned_unacknowledged, "journal", "was pruned and is not acknowledged"
         ),
+        "none that outlives its children": Control(
+            call_unnoticed, "delegation", "is none, and its children are"
+        ),
+        "child of a none tried again": Control(idle_child_free, "delegation", "may be tried again, and"),
         "ack of the future believed": Control(future_acknowledged, "lying plane", "was acknowledged unsent"),
     }
 )
