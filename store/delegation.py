@@ -133,23 +133,31 @@ def conclusion(ledger: Ledger, operation_id: OperationId) -> Draft | None:
 def idle_parent(ledger: Ledger, operation_id: OperationId) -> OperationId | None:
     """Return an operation that counts as not having happened because this one, in its service, did nothing.
 
-    Or of which another attempt has begun because of that. None where there is none: where nobody has judged
-    it so, or somebody says otherwise, it is not that.
+    Or one of which another attempt has begun because of that, however many others are between. None where
+    there is none: where nobody has judged it so, or somebody says otherwise, it is not that.
     """
     child = find_operation(ledger, operation_id)
-    rows = ledger.execute("served_by", {"operation": operation_id}).fetchall()
-    for served in dict.fromkeys(OperationId(row[0]) for row in rows):
+    if child is None:
+        return None
+    for number, above in enumerate(_above(ledger, operation_id)):
+        if number >= ANCESTORS_MAX or _was_relied_on(ledger, above, child):
+            return above
+    for (served,) in ledger.execute("served_by", {"operation": operation_id}).fetchall():
         parent = find_operation(ledger, served)
-        if child is None or parent is None:
-            continue
-        asked: dict[str, object] = {"operation": parent.id, "child": child.record.accepted_seq}
-        if ledger.execute("relied_on", asked).fetchone()[0]:
-            return served
-        if parent.record.effect is Effect.NONE:
+        if parent is not None and parent.record.effect is Effect.NONE:
             found = delegation(ledger, parent)
             if found is not None and found.effect is Effect.NONE:
-                return served
+                return OperationId(served)
     return None
+
+
+def _was_relied_on(ledger: Ledger, above: OperationId, child: OperationRow) -> bool:
+    """Whether an attempt of an operation began because it counted as not having happened, behind a child."""
+    row = find_operation(ledger, above)
+    if row is None:
+        return False
+    asked: dict[str, object] = {"operation": row.id, "child": child.record.accepted_seq}
+    return bool(ledger.execute("relied_on", asked).fetchone()[0])
 
 
 def parents(ledger: Ledger, run: int, run_id: RunId) -> Iterator[OperationId]:
@@ -175,16 +183,22 @@ def _asked_for(ledger: Ledger) -> Iterator[OperationRow]:
 
 
 def _serves_itself(ledger: Ledger, operation_id: OperationId) -> bool:
-    seen: set[OperationId] = set()
-    above = [operation_id]
-    while above:
-        for (served,) in ledger.execute("served_by", {"operation": above.pop()}).fetchall():
-            if served == operation_id or len(seen) >= ANCESTORS_MAX:
-                return True
+    return any(
+        served == operation_id or number >= ANCESTORS_MAX
+        for number, served in enumerate(_above(ledger, operation_id))
+    )
+
+
+def _above(ledger: Ledger, operation_id: OperationId) -> Iterator[OperationId]:
+    """Yield the operations that one serves, directly or through others, each once; itself where it does."""
+    seen: set[str] = set()
+    waiting: list[str] = [operation_id]
+    while waiting:
+        for (served,) in ledger.execute("served_by", {"operation": waiting.pop()}).fetchall():
             if served not in seen:
                 seen.add(served)
-                above.append(served)
-    return False
+                waiting.append(served)
+                yield OperationId(served)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

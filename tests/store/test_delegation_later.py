@@ -271,6 +271,19 @@ async def test_a_child_is_held_back_for_ever_once_its_parent_was_tried_again(
     assert held == [operation_id(1), None]
 
 
+async def test_a_grandchild_is_held_back_too(opened: Open) -> None:
+    """Its grandparent was tried again because of it, whatever is known of its parent since."""
+    family = (*PARENT, unknown(1), *ran(2, unknown(2)))
+    third = ran(3, failed(3, effect=Effect.NONE), parent=2, run="child-2")
+    async with opened() as journal:
+        await journal.transact(recording(*family, *third, *ends_of("child", "child-2")))
+        await journal.transact(recording(started(1, attempt=2, idempotent=False)))
+        await journal.transact(recording(*child(4, run="child-3", parent=2)))
+        assert (await judged(journal, 2)).effect is Effect.UNKNOWN
+        held = await journal.read(lambda view: view.idle_parent(operation_id(3)))
+    assert held == operation_id(1)
+
+
 async def test_what_follows_goes_up_as_far_as_there_are_parents(opened: Open) -> None:
     """An answer at the bottom of a long line settles all of it, in one unit."""
     depth = 400

@@ -147,7 +147,7 @@ class DelegationModel(RuleBasedStateMachine):
         """Record the intent of its next attempt."""
         found = self.last[call.number]
         is_told = call.attempts > 0 and self.is_told(call)
-        rests_on = frozenset(child.number for child in self.children(call.number) if is_told)
+        rests_on = self.rests_on(call.number) if is_told else frozenset[int]()
         (event,) = self.record(started(call.number, attempt=call.attempts + 1))
         call.begins(event.seq)
         if rests_on:
