@@ -5,7 +5,7 @@ a group commit. All that it wrote is durable when `Journal.transact` returns, or
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -341,12 +341,12 @@ class Transaction(View):
         self._follow(consequences.of_event(ledger, sealed.fact, row, made))
         return event
 
-    def _follow(self, drafts: Iterator[Draft]) -> None:
+    def _follow(self, drafts: Iterable[Draft]) -> None:
         """Record what follows, one after the other, however deep it goes: each may depend on those before.
 
         What follows from an event that is itself recorded here comes before the next one.
         """
-        self._following.append(drafts)
+        self._following.append(iter(drafts))
         if len(self._following) > 1:
             return  # whoever records it goes on with these
         try:
