@@ -204,7 +204,7 @@ class Retention:
                 return False  # and so are all behind it
             pruning = None if is_young else self._pruning(tx, row, cutoff)
             if pruning is None:
-                self._serving.update(_child_runs(tx.ledger, row[2]))
+                self._serving.update(() if row[2] is None else _child_runs(tx.ledger, row[2]))
             else:
                 if not tally.has_room(pruning.weight):
                     tally.stop()
@@ -351,16 +351,17 @@ def _is_independent(tx: Transaction, command_id: str) -> bool:
     return find_operation(tx.ledger, OperationId(command_id.removeprefix(COMPENSATION_PREFIX))) is None
 
 
-def _child_runs(ledger: Ledger, operation_id: str | None) -> Iterator[int]:
+def _child_runs(ledger: Ledger, operation_id: OperationId) -> Iterator[int]:
     """Yield the runs whose calls name an operation: as many as it may be judged by, one seek for each."""
-    found = ledger.execute("next_child_run", (operation_id, 0)).fetchone()
-    served = None if found is None or operation_id is None else find_operation(ledger, operation_id)
+    run, served = 0, None
     for _ in range(CHILD_RUNS_MAX):
-        if served is None or found is None:
+        found = ledger.execute("next_child_run", (operation_id, run)).fetchone()
+        if found is None:
             return
-        if found[0] != served.run:  # of its own run those count that name it, and no others
-            yield found[0]
-        found = ledger.execute("next_child_run", (operation_id, found[0])).fetchone()
+        (run,) = found
+        served = served or find_operation(ledger, operation_id)
+        if served is not None and run != served.run:  # of its own run those count that name it, and no others
+            yield run
 
 
 # ------------------------------------------------------------ what goes, and what is left of it
