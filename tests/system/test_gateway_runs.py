@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from driver.gateway.wire import Message, line
 from tests.system.agents import CODE, EFFECTD, Agent, Told, agent, command
-from tests.system.sandbox import Sandbox, sandbox, standing
+from tests.system.sandbox import Life, Sandbox, sandbox, standing
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -64,6 +64,16 @@ async def ask(one: Agent, found: list[Told], tool: str, arguments: dict[str, Any
     found.append(await one.call(tool, **arguments))
 
 
+async def lost_by(made: Sandbox, life: Life, one: Agent) -> Told:
+    """Return what `counter__count` is answered with, once the daemon died with it and was started again."""
+    found: list[Told] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
+        assert await life.exit_code() < 0
+        await made.start().ready()
+    return found[0]
+
+
 async def lose(one: Agent, tool: str, arguments: dict[str, Any]) -> None:
     """Make a call whose answer is not heard, since the relay is killed."""
     with pytest.raises(MCPError):
@@ -87,11 +97,8 @@ async def test_a_client_that_starts_anew_does_not_repeat_what_may_have_happened(
     async with sandbox(zygote, None, **GATEWAY) as made:
         life = made.start(kill_at="dispatch.answered")
         await life.ready()
-        found: list[Told] = []
-        async with agent(made, None, program=folder(made, "shop")) as one, anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
-            assert await life.exit_code() < 0
-            await made.start().ready()
+        async with agent(made, None, program=folder(made, "shop")) as one:
+            lost = await lost_by(made, life, one)
         async with agent(made, None, program=folder(made, "shop")) as anew:
             equal = await anew.call("counter__count", n=1)
             shown = await anew.call("effectd__operation", operation_id=equal.operation_id)
@@ -100,7 +107,7 @@ async def test_a_client_that_starts_anew_does_not_repeat_what_may_have_happened(
         async with agent(made, None, program=folder(made, "elsewhere")) as stranger:
             unrelated = await stranger.call("counter__count", n=1)
         assert (equal.outcome, equal.meta[CODE]) == ("refused", "lookalike_unsettled")
-        assert equal.operation_id == found[0].operation_id
+        assert equal.operation_id == lost.operation_id
         assert shown.content["state"] == "unknown"
         assert [one["operation_id"] for one in listed.content["operations"]] == [equal.operation_id]
         assert (other.outcome, unrelated.outcome) == ("succeeded", "succeeded")
@@ -163,18 +170,15 @@ async def test_what_is_named_in_a_refusal_can_be_looked_at(zygote: Zygote) -> No
     async with sandbox(zygote, None, **GATEWAY) as made:
         life = made.start(kill_at="dispatch.answered")
         await life.ready()
-        found: list[Told] = []
-        async with agent(made, "first") as one, anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
-            assert await life.exit_code() < 0
-            await made.start().ready()
+        async with agent(made, "first") as one:
+            lost = await lost_by(made, life, one)
         async with agent(made, "second", "--resumes", "first") as one:
             await one.call("counter__count", n=2)
         async with agent(made, "third", "--resumes", "second") as one:
             equal = await one.call("counter__count", n=1)
             shown = await one.call("effectd__operation", operation_id=equal.operation_id)
             listed = await one.call("effectd__operations", unsettled=True)
-        assert (equal.outcome, equal.operation_id) == ("refused", found[0].operation_id)
+        assert (equal.outcome, equal.operation_id) == ("refused", lost.operation_id)
         assert shown.content["state"] == "unknown"
         assert [item["operation_id"] for item in listed.content["operations"]] == [equal.operation_id]
 
@@ -191,15 +195,11 @@ async def test_no_guess_lets_a_client_that_starts_anew_repeat_what_may_have_happ
     async with sandbox(zygote, None, **GATEWAY, supervisor=soon) as made:
         life = made.start(kill_at="dispatch.answered")
         await life.ready()
-        found: list[Told] = []
         async with agent(made, None, program=folder(made, "shop")) as one:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
-                assert await life.exit_code() < 0
-                await made.start().ready()
+            lost = await lost_by(made, life, one)
             for number in range(40):
                 await one.call("reader__count", n=100 + number)
-        operation_id = found[0].operation_id
+        operation_id = lost.operation_id
         if judge == "supervisor":
             await made.events_until(lambda event: event["kind"] == "supervisor.verdict")
         elif judge == "operator":
@@ -253,16 +253,13 @@ async def test_a_relay_continues_the_runs_that_its_command_line_names(zygote: Zy
     async with sandbox(zygote, None, **GATEWAY) as made:
         life = made.start(kill_at="dispatch.answered")
         await life.ready()
-        found: list[Told] = []
-        async with agent(made, "old") as one, anyio.create_task_group() as tasks:
-            tasks.start_soon(ask, one, found, "counter__count", {"n": 1})
-            assert await life.exit_code() < 0
-            await made.start().ready()
+        async with agent(made, "old") as one:
+            lost = await lost_by(made, life, one)
         async with agent(made, "new", "--resumes", "old") as anew:
             equal = await anew.call("counter__count", n=1)
         async with agent(made, "another") as other:
             unrelated = await other.call("counter__count", n=1)
-        assert (equal.outcome, equal.operation_id) == ("refused", found[0].operation_id)
+        assert (equal.outcome, equal.operation_id) == ("refused", lost.operation_id)
         assert unrelated.outcome == "succeeded"
 
 
