@@ -1,7 +1,7 @@
 """Which statement lists operations under a filter: the one whose index leads to the fewest rows.
 
 Part of `store`, pure: imports its records and lifecycle. For each NAME that `plan` returns, `floor_NAME`
-and `page_NAME` stand in `store/sql/`.
+and `page_NAME` stand in `store/sql/operations.sql`.
 """
 
 from datetime import datetime

@@ -273,6 +273,28 @@ WHERE listed = 1 AND id < :before AND id > :floor
   AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
 ORDER BY id DESC LIMIT :limit;
 
+-- name: floor_unsettled_of_run
+SELECT id FROM operations
+WHERE run = (SELECT r.id FROM runs AS r WHERE r.run_id = :run_id) AND listed = 1 AND id < :before
+ORDER BY id DESC LIMIT 1 OFFSET :window;
+
+-- name: page_unsettled_of_run
+SELECT
+  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
+  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
+  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
+  parent_operation_id
+FROM operation_rows
+WHERE run = (SELECT r.id FROM runs AS r WHERE r.run_id = :run_id) AND listed = 1 AND id < :before AND id > :floor
+  AND (:state IS NULL OR state = :state)
+  AND (:effect IS NULL OR effect = :effect)
+  AND (:run_id IS NULL OR run_id = :run_id)
+  AND (:tool IS NULL OR tool = :tool)
+  AND (:unsettled = 0 OR listed = 1)
+  AND (:reason IS NULL OR reason = :reason)
+  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
+ORDER BY id DESC LIMIT :limit;
+
 -- name: floor_with_reason
 SELECT id FROM operations WHERE reason = :reason AND reason IS NOT NULL AND id < :before ORDER BY id DESC LIMIT 1 OFFSET :window;
 

@@ -1,4 +1,4 @@
--- Runs, which runs they resume, and a listing of what is unsettled in one (see operations.sql for its shape).
+-- Runs, and which runs they resume.
 
 -- name: insert_run
 INSERT INTO runs (id, run_id, first_at, last_at) VALUES (?, ?, ?, ?);
@@ -49,25 +49,3 @@ WITH RECURSIVE resumed (run) AS (
   LIMIT ?
 )
 SELECT r.run_id FROM resumed AS s CROSS JOIN runs AS r ON r.id = s.run;
-
--- name: floor_unsettled_of_run
-SELECT id FROM operations
-WHERE run = (SELECT r.id FROM runs AS r WHERE r.run_id = :run_id) AND listed = 1 AND id < :before
-ORDER BY id DESC LIMIT 1 OFFSET :window;
-
--- name: page_unsettled_of_run
-SELECT
-  id, command, run, receipt_seq, listed, operation_id, command_id, run_id, origin, tool, args_digest, write,
-  identical, repeat, state, effect, effect_by, guards, reason, error_means, receipt, attempt_count, metadata,
-  accepted_seq, started_seq, result_seq, accepted_at, started_at, ended_at, deadline_at, expires_at,
-  parent_operation_id
-FROM operation_rows
-WHERE run = (SELECT r.id FROM runs AS r WHERE r.run_id = :run_id) AND listed = 1 AND id < :before AND id > :floor
-  AND (:state IS NULL OR state = :state)
-  AND (:effect IS NULL OR effect = :effect)
-  AND (:run_id IS NULL OR run_id = :run_id)
-  AND (:tool IS NULL OR tool = :tool)
-  AND (:unsettled = 0 OR listed = 1)
-  AND (:reason IS NULL OR reason = :reason)
-  AND (:overdue_at IS NULL OR (state <> 'awaiting_approval' AND coalesce(deadline_at, expires_at) < :overdue_at))
-ORDER BY id DESC LIMIT :limit;
