@@ -53,9 +53,7 @@ def of_event(ledger: Ledger, fact: Fact, before: OperationRow, made: Projected) 
             data=OperationDiverged(evidence=(seq, fact.seq), detail=detail), operation_id=operation_id
         )
     if isinstance(fact.data, OperationFailed | OperationUnknown | OperationNotExecuted):
-        word = conclusion(ledger, operation_id)
-        if word is not None:
-            yield word
+        yield from _of_children(ledger, operation_id)
     after = made.after
     if after.ended_at is not None and _standing(after) != _standing(before.record):
         yield from of_run(ledger, before.run, before.record.run_id)
@@ -85,9 +83,7 @@ def _of_compensation(ledger: Ledger, compensation: OperationRecord) -> Iterator[
 
 def of_call(ledger: Ledger, parent: OperationId) -> Iterator[Draft]:
     """Yield what follows, for the operation that a new call names as its parent, from its being there."""
-    word = conclusion(ledger, parent)
-    if word is not None:
-        yield word
+    yield from _of_children(ledger, parent)
 
 
 def of_receipt(ledger: Ledger, command: CommandRow, payload: bytes | None) -> Iterator[Draft]:
@@ -108,6 +104,11 @@ def of_receipt(ledger: Ledger, command: CommandRow, payload: bytes | None) -> It
 def of_run(ledger: Ledger, run: int, run_id: RunId) -> Iterator[Draft]:
     """Yield what a run that has ended proves about the operations that it serves."""
     for parent in parents(ledger, run, run_id):
-        word = conclusion(ledger, parent)
-        if word is not None:
-            yield word
+        yield from _of_children(ledger, parent)
+
+
+def _of_children(ledger: Ledger, parent: OperationId) -> Iterator[Draft]:
+    """Yield what is new about an operation by what its child runs did, where anything is."""
+    word = conclusion(ledger, parent)
+    if word is not None:
+        yield word

@@ -41,7 +41,7 @@ from store import pieces
 from store.events import Draft, OperationReconciled
 from store.head import Ledger
 from store.lifecycle import RANK, Effect, Evidence, Judgement, Source, State, judge
-from store.located import OperationRow
+from store.located import OperationRow, Row, command_row
 from store.projection import DELEGATION
 from store.records import OperationId, RunId
 from store.tables import EVER, find_operation
@@ -87,11 +87,20 @@ def delegation(ledger: Ledger, parent: OperationRow) -> Delegation | None:
 
     None also of one that serves itself, however many others are between.
     """
+    rows = _child_runs(ledger, parent)
+    return _delegation(ledger, parent, rows) if rows else None
+
+
+def _child_runs(ledger: Ledger, parent: OperationRow) -> Sequence[Row]:
+    asked: dict[str, object] = {"parent": parent.record.operation_id, "limit": CHILD_RUNS_MAX + 1}
+    return sorted(ledger.execute("child_runs", asked).fetchall(), key=lambda row: int(row[3]))
+
+
+def _delegation(ledger: Ledger, parent: OperationRow, rows: Sequence[Row]) -> Delegation | None:
+    """Return what became of these child runs, one or more; None where their parent serves itself."""
     operation_id = parent.record.operation_id
-    rows = ledger.execute("child_runs", {"parent": operation_id, "limit": CHILD_RUNS_MAX + 1}).fetchall()
-    if not rows or _serves_itself(ledger, operation_id):
+    if _serves_itself(ledger, operation_id):
         return None
-    rows.sort(key=lambda row: int(row[3]))
     total = unresolved = executed = 0
     sources = {Source.DAEMON}
     for run, *_ in rows[:CHILD_RUNS_MAX]:
@@ -116,18 +125,25 @@ def conclusion(ledger: Ledger, operation_id: OperationId) -> Draft | None:
     parent = find_operation(ledger, operation_id)
     if parent is None or parent.record.state is State.SUCCEEDED or not parent.record.attempt_count:
         return None
-    found = delegation(ledger, parent)
-    over: Sequence[tuple[int, int]] = ledger.execute("attempts_over", (parent.id,)).fetchall()
-    served = [] if found is None else [item for item in over if item[1] < found.newest_seq]
+    rows = _child_runs(ledger, parent)
+    over = _attempts_over(ledger, parent) if rows else ()
+    if not over:
+        return None
+    found, words = _delegation(ledger, parent, rows), _words(ledger, parent)
+    served = [item for item in over if found is not None and item[1] < found.newest_seq]
     if found is not None and found.ended and served and parent.record.ended_at is not None:
         attempt, started_seq = served[-1]
-        is_new = _is_new(found, _said(ledger, parent, attempt))
-        if is_new and not _is_busy(ledger, found.run_ids):
-            return _draft(operation_id, _verdict(found, started_seq))
+        if _is_new(found, words, attempt) and not _is_busy(ledger, found.run_ids):
+            word = _word(found.effect, found.source, _note(found), found.run_ids, started_seq)
+            return Draft(data=word, operation_id=operation_id)
     is_idle = found is not None and found.effect is Effect.NONE
-    if over and not is_idle and _said(ledger, parent, over[-1][0]).idle:
-        return _draft(operation_id, _withdrawal(found, over[-1][1]))
-    return None
+    attempt, started_seq = over[-1]
+    was_idle = any(told.effect is Effect.NONE for told in _judged_by(words, attempt, passed_on=True))
+    if is_idle or not was_idle:
+        return None
+    run_ids = () if found is None else found.run_ids
+    word = _word(Effect.UNKNOWN, Source.DAEMON, WITHDRAWN, run_ids, started_seq)
+    return Draft(data=word, operation_id=operation_id)
 
 
 def idle_parent(ledger: Ledger, operation_id: OperationId) -> OperationId | None:
@@ -175,8 +191,10 @@ def _is_busy(ledger: Ledger, run_ids: Sequence[RunId]) -> bool:
 
 def _asked_for(ledger: Ledger) -> Iterator[OperationRow]:
     """Yield the operations that another attempt is asked for of, by a command of whichever run."""
-    for (seq,) in ledger.execute("open_retries").fetchall():
-        named = operation_named(pieces.payload(ledger, seq))
+    for asking in ledger.execute("open_retries").fetchall():
+        accepted_seq = command_row(asking).record.accepted_seq
+        assert accepted_seq is not None, "what is open was accepted"
+        named = operation_named(pieces.payload(ledger, accepted_seq))
         row = None if named is None else find_operation(ledger, named)
         if row is not None:
             yield row
@@ -201,34 +219,32 @@ def _above(ledger: Ledger, operation_id: OperationId) -> Iterator[OperationId]:
                 yield OperationId(served)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
-    """What is known of a parent: from elsewhere, and by the newest word about its child runs."""
-
-    own: Judgement
-    told: Judgement
-    idle: bool
-    """Whether that word is that an attempt did nothing."""
+def _attempts_over(ledger: Ledger, parent: OperationRow) -> Sequence[tuple[int, int]]:
+    """Return the attempts that have ended, and may have done something, with the seqs of their intents."""
+    return ledger.execute("attempts_over", (parent.id,)).fetchall()
 
 
-def _said(ledger: Ledger, parent: OperationRow, attempts: int) -> _Said:
-    """Return what is known of the first `attempts` of a parent."""
+_Words = Sequence[tuple[bool, Evidence]]
+"""What is known of a parent, and of each whether it is the newest word about its child runs."""
+
+
+def _words(ledger: Ledger, parent: OperationRow) -> _Words:
     rows = ledger.execute("evidence_to_judge", {"operation": parent.id, "before": EVER}).fetchall()
-    own: list[Evidence] = []
-    told: list[Evidence] = []
-    for _, attempt, effect, source, passed_on in rows:
-        if attempt <= max(attempts, 1):
-            (told if passed_on else own).append(Evidence(attempt, Effect(effect), Source(source)))
-    return _Said(
-        own=judge(own, attempts),
-        told=judge(told, attempts),
-        idle=any(word.effect is Effect.NONE for word in told),
-    )
+    return [
+        (bool(passed_on), Evidence(attempt, Effect(effect), Source(source)))
+        for _, attempt, effect, source, passed_on in rows
+    ]
 
 
-def _is_new(found: Delegation, said: _Said) -> bool:
-    """Whether what the child runs prove is to be said of the parent."""
-    return found.effect is not Effect.UNKNOWN and _counts(found, said.own) and _is_news(found, said.told)
+def _judged_by(words: _Words, attempts: int, *, passed_on: bool) -> Sequence[Evidence]:
+    """Return what the first attempts are judged by: from elsewhere, or by the word about the child runs."""
+    return [word for from_children, word in words if from_children is passed_on and word.attempt <= attempts]
+
+
+def _is_new(found: Delegation, words: _Words, attempts: int) -> bool:
+    """Whether what the child runs prove is to be said of the first attempts of their parent."""
+    own, told = (judge(_judged_by(words, attempts, passed_on=it), attempts) for it in (False, True))
+    return found.effect is not Effect.UNKNOWN and _counts(found, own) and _is_news(found, told)
 
 
 def _counts(found: Delegation, own: Judgement) -> bool:
@@ -252,35 +268,21 @@ def _is_news(found: Delegation, told: Judgement) -> bool:
     return rises > 0 or (rises == 0 and found.source is Source.OPERATOR)
 
 
-def _draft(operation_id: OperationId, word: OperationReconciled) -> Draft:
-    return Draft(data=word, operation_id=operation_id)
+WITHDRAWN: Final = "its records do not say any more that its child runs did nothing"
+"""The note of a word that says nothing of the parent, in place of one that did."""
 
 
-def _verdict(found: Delegation, started_seq: int) -> OperationReconciled:
+def _word(
+    effect: Effect, source: Source, note: str, run_ids: Sequence[RunId], started_seq: int
+) -> OperationReconciled:
     return OperationReconciled(
-        effect=found.effect,
-        actor=f"{found.source}:{DELEGATION}",
+        effect=effect,
+        actor=f"{source}:{DELEGATION}",
         basis=DELEGATION,
-        note=_note(found),
-        evidence=_named(found.run_ids),
+        note=note,
+        evidence=tuple(f"run:{run_id}" for run_id in run_ids[:EVIDENCE_MAX]),
         started_seq=started_seq,
     )
-
-
-def _withdrawal(found: Delegation | None, started_seq: int) -> OperationReconciled:
-    """Say nothing of the parent, in place of what was said: more was called, or learned, of its children."""
-    return OperationReconciled(
-        effect=Effect.UNKNOWN,
-        actor=f"{Source.DAEMON}:{DELEGATION}",
-        basis=DELEGATION,
-        note="its records do not say any more that its child runs did nothing",
-        evidence=() if found is None else _named(found.run_ids),
-        started_seq=started_seq,
-    )
-
-
-def _named(run_ids: Sequence[RunId]) -> tuple[str, ...]:
-    return tuple(f"run:{run_id}" for run_id in run_ids[:EVIDENCE_MAX])
 
 
 def _note(found: Delegation) -> str:

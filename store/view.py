@@ -125,8 +125,8 @@ class View(Outline):
 
     def open_retries(self) -> Iterator[CommandRecord]:
         """Yield the open commands that ask for another attempt, by the seq of their acceptance."""
-        for (seq,) in self.ledger.execute("open_retries").fetchall():
-            yield from self.open_commands(None, seq - 1, 1)
+        for row in self.ledger.execute("open_retries").fetchall():
+            yield command_row(row).record
 
     def deliveries(self, command_id: CommandId) -> tuple[DeliveryRecord, ...]:
         """Return the newest deliveries of the command (at most `DELIVERIES_MAX` are kept), oldest first."""

@@ -59,8 +59,10 @@ WHERE +run = (SELECT id FROM runs WHERE run_id = ?) AND receipt_seq IS NULL AND 
 ORDER BY accepted_seq LIMIT ?;
 
 -- name: open_retries
-SELECT accepted_seq FROM commands
-WHERE receipt_seq IS NULL AND accepted_seq > 0 AND kind = 'operation.retry' ORDER BY accepted_seq;
+SELECT
+  id, command_id, run_id, kind, origin, content_digest, operation_id, accepted_seq, accepted_at, receipt_seq,
+  receipt_kind, expires_at, run
+FROM command_rows WHERE receipt_seq IS NULL AND accepted_seq > 0 AND kind = 'operation.retry' ORDER BY accepted_seq;
 
 -- name: insert_delivery
 INSERT INTO deliveries (command, at, answer, digest) VALUES (?, ?, ?, ?);
