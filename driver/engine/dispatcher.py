@@ -235,9 +235,9 @@ class Dispatcher:
         assignment = await self._journal.read(lambda view: load(view, place, self._terms))
         if assignment is None:
             await self._journal.transact(lambda tx: give_up(tx, place))
-            self._release(place.operation_id)
+            self._release(place.operation_id, None, place)
             return
-        running = self._enter(assignment)
+        running = self._enter(assignment, place)
         identify(assignment)
         refusal = await self._caller.prepare(running)
         step = await self._journal.transact(lambda tx: self._steps.begin(tx, running, refusal))
@@ -365,26 +365,29 @@ class Dispatcher:
                 return doubt
         return self._steps.refusal(running, self._clock())
 
-    def _enter(self, assignment: Assignment) -> Running:
-        running = Running(assignment)
+    def _enter(self, assignment: Assignment, place: Waiting | None = None) -> Running:
+        running = Running(assignment, place)
         self._running[assignment.operation_id] = running
         return running
 
     def _leave(self, running: Running, step: Over | Later) -> None:
         """Give the slot back; what may go on rests, unless it was cancelled meanwhile."""
         operation_id = running.assignment.operation_id
-        approval_id = self._grants.pop(operation_id, None)
         if isinstance(step, Later) and not running.cancelled:
             asked = step.place.asked
-            known = asked is not None and asked.approval_id == approval_id
+            known = asked is not None and asked.approval_id == self._grants.get(operation_id)
             self._queue.put(granted(step.place, asked.approval_id) if asked and known else step.place)
-        self._release(operation_id)
+        self._release(operation_id, running, running.place)
         if isinstance(step, Later) and running.cancelled:
             self.cancel(operation_id)
 
-    def _release(self, operation_id: OperationId) -> None:
-        self._running.pop(operation_id, None)
-        self._places.pop(operation_id, None)
+    def _release(self, operation_id: OperationId, running: Running | None, place: Waiting | None) -> None:
+        """Give a slot back. What holds another by now, for a further attempt, is not touched."""
+        if self._running.get(operation_id) is running:
+            self._running.pop(operation_id, None)
+        if self._places.get(operation_id) is place:
+            self._places.pop(operation_id, None)
+            self._grants.pop(operation_id, None)
         self.slots.give()
         self.pump()
 

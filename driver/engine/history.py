@@ -17,6 +17,7 @@ from driver.core.retry import Case, Clocks, First, MachineClock
 from driver.core.revival import proof
 from driver.engine.machine import Machine
 from store.events import (
+    ApprovalRequested,
     AttemptEnded,
     EventData,
     LateResult,
@@ -27,7 +28,16 @@ from store.events import (
     OperationUnknown,
 )
 from store.lifecycle import Effect, State
-from store.records import AttemptRecord, CommandRecord, JsonObject, OperationRecord, StoredEvent, moment
+from store.records import (
+    AttemptRecord,
+    CommandRecord,
+    EvidenceRecord,
+    JsonObject,
+    OperationId,
+    OperationRecord,
+    StoredEvent,
+    moment,
+)
 from store.view import View
 from store.wire import from_json
 
@@ -100,14 +110,17 @@ def case(
     machine: MachineClock,
 ) -> Case:
     """Return the case for another attempt, after `attempts`."""
+    made = view.attempts(record.operation_id)
     return Case(
         contract=contract,
         # the careful one of what was recorded and what is declared now
         write=record.write or contract.write,
         attempts=len(attempts),
-        first=first_attempt(view, view.attempts(record.operation_id)[0]),
-        # what somebody found out since does not count: nobody asked whether the attempt can still land
-        doubtful=any(item.outcome.effect is Effect.UNKNOWN for item in attempts),
+        first=first_attempt(view, made[0]),
+        # what somebody found out since does not count: nobody asked whether the attempt can still land; nor
+        # does what was known of one before the journal was rolled back
+        doubtful=any(item.outcome.effect is Effect.UNKNOWN for item in attempts)
+        or any(item.started_seq <= view.base for item in made),
         now=clocks(view, machine),
         expires_at=None if record.expires_at is None else moment(record.expires_at),
     )
@@ -176,13 +189,37 @@ def _telling(view: View, record: OperationRecord) -> Iterator[StoredEvent]:
 
 def _cleared(view: View, record: OperationRecord) -> frozenset[int]:
     """Return the attempts that evidence above a supervisor's proves not to have happened."""
-    evidence, attempts = view.evidence(record.operation_id), view.attempts(record.operation_id)
+    evidence, attempts = learned(view, record.operation_id), view.attempts(record.operation_id)
     cleared: set[int] = set()
     for item in attempts:
         words = [word for word in evidence if word.attempt == item.attempt]
         if proof(words, [item], since_seq=view.base).effect is Effect.NONE:
             cleared.add(item.attempt)
     return frozenset(cleared)
+
+
+def learned(view: View, operation_id: OperationId) -> Sequence[EvidenceRecord]:
+    """Return what was learned about an operation, in order, without what was only said again.
+
+    Where nobody grants another attempt, the word before it is recorded anew: in a journal that was rolled
+    back it must not pass for one of the present history.
+    """
+    words = view.evidence(operation_id)
+    if not view.base:
+        return words
+    again: set[int] = set()
+    asks = False
+    for seq in view.operation_events(operation_id):
+        event = view.event(seq)
+        if event is None:
+            continue
+        if event.kind in (ApprovalRequested.KIND, OperationStarted.KIND):
+            asks = event.kind == ApprovalRequested.KIND
+        elif event.kind in _WORDS:
+            if asks and not event.terminal:
+                again.add(seq)
+            asks = False
+    return [word for word in words if word.seq not in again]
 
 
 def _whole(view: View, record: OperationRecord, seq: int, data: AttemptEnded) -> AttemptEnded:

@@ -12,7 +12,7 @@ from driver.core.identity import compensation_id
 from driver.core.landing import ELSEWHERE
 from driver.core.retry import Case
 from driver.core.revival import Facts, proof
-from driver.engine.history import clocks, first_attempt, has_begun, landed_by_now, runs
+from driver.engine.history import clocks, first_attempt, has_begun, landed_by_now, learned, runs
 from driver.engine.machine import Machine
 from driver.engine.terms import Terms
 from store.lifecycle import Effect, Judgement, Source, State
@@ -76,7 +76,7 @@ def evident(
     made = view.attempts(record.operation_id)[:count]
     return Evident(
         attempts=made,
-        proven=proof(view.evidence(record.operation_id), made, since_seq=view.base),
+        proven=proof(learned(view, record.operation_id), made, since_seq=view.base),
         lands_until=_lands_until(view, record, made, terms, machine),
     )
 

@@ -17,8 +17,8 @@ def end_rolled_back(tx: Transaction, operation_id: OperationId, newest: Attempte
     if not tx.base:
         return False  # this journal has never been rolled back
     record = tx.operation(operation_id)
-    if record is None or runs(tx, record):
-        return False
+    if record is None or (record.attempt_count == newest.attempt and runs(tx, record)):
+        return False  # what runs may be a further attempt, which somebody has asked for since
     match newest.outcome:
         case OperationSucceeded(result=result, receipt=receipt):
             data = LateResult(attempt=newest.attempt, effect=Effect.OCCURRED, result=result, receipt=receipt)

@@ -23,6 +23,8 @@ class Running:
     """An operation that holds a slot."""
 
     assignment: Assignment
+    place: Waiting | None = None
+    """Where it waited for its slot; None where it did not have to."""
     deadline_at: datetime | None = None
     """Set once the intent is committed."""
     started_seq: int = 0

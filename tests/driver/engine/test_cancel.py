@@ -1,13 +1,13 @@
 """A cancel in each moment of an operation's life, and what a cancelled call still says."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from driver.core.attempts import Answered, PeerError, Phase, Report, Silence
+from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence, ToolCall
 from driver.core.contracts import Contract, MetaKey
 from store.lifecycle import Effect, State
 from tests.driver.engine.rig import ScriptedProvider, call, command, engine, limits
@@ -185,3 +185,38 @@ async def test_a_cancel_at_the_point_of_no_return_is_seen_before_the_first_byte(
         ended = await rig.settled()
     assert (ended.state, ended.reason) == (State.NOT_EXECUTED, "cancelled")
     assert provider.executed == []
+
+
+@dataclass
+class Slow(ScriptedProvider):
+    """Is told of a cancel of its first preparation, and does not let go before `freed`."""
+
+    freed: anyio.Event = field(default_factory=anyio.Event)
+
+    async def prepare(self, call: ToolCall) -> NotSent | None:
+        if not self.prepared:
+            self.prepared.append(call)
+            self.arrived.set()
+            with anyio.CancelScope(shield=True):
+                await self.freed.wait()
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        return None
+
+
+async def test_a_preparation_that_ends_late_takes_no_cancel_from_the_attempt_behind_it(
+    tmp_path: Path,
+) -> None:
+    """What was cancelled was asked for again, and that is cancelled, too: nothing leaves."""
+    provider = Slow(connected=False, held_at=Phase.CONNECTING)
+    async with engine(tmp_path, provider) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.intake.deliver([command("command.cancel", "cancel-1", target_command_id="cmd-1")])
+        operation_id = (await rig.settled()).operation_id
+        await rig.intake.deliver([command("operation.retry", "retry-1", operation_id=operation_id)])
+        await rig.reaches("operation.started")
+        provider.freed.set()
+        await rig.quiet()
+        await rig.intake.deliver([command("command.cancel", "cancel-2", target_command_id="retry-1")])
+        ended = await rig.settled()
+    assert (ended.state, ended.reason, provider.executed) == (State.NOT_EXECUTED, "cancelled", [])

@@ -59,9 +59,9 @@ def intent_after_effect() -> Generator[None]:
         assignment = await self._journal.read(lambda view: load(view, place, self._terms))
         if assignment is None:
             await self._journal.transact(lambda tx: give_up(tx, place))
-            self._release(place.operation_id)
+            self._release(place.operation_id, None, place)
             return
-        running = self._enter(assignment)
+        running = self._enter(assignment, place)
         refusal = await self._caller.prepare(running)
         running.deadline_at = assignment.deadline(self._clock())
         report = await self._caller.call(running)

@@ -1,0 +1,144 @@
+"""What an accepted rollback does to attempts that run, and to what was proven before it."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from driver.core.attempts import NotSent, PeerError, Phase, Report, ToolCall
+from driver.core.unfencing import Unfenced
+from driver.providers.protocol import Progress
+from store.lifecycle import State
+from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine
+from tests.driver.engine.test_retry import SAFE
+from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again, receipt, receipt_now, refused
+
+pytestmark = pytest.mark.anyio
+
+NO = PeerError(code=-32000, message="no")
+NOTHING_DONE = replace(DEDUPLICATING, error_means="none")
+
+
+def two_events() -> dict[int, anyio.Event]:
+    """One for each attempt."""
+    return {attempt: anyio.Event() for attempt in (1, 2)}
+
+
+@dataclass
+class OneByOne(ScriptedProvider):
+    """Holds each attempt at its own gate, from its effect on."""
+
+    gates: dict[int, anyio.Event] = field(default_factory=two_events)
+    came: dict[int, anyio.Event] = field(default_factory=two_events)
+
+    async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
+        for phase in (Phase.CONNECTING, Phase.WRITING, Phase.WRITTEN):
+            progress(phase)
+        self.executed.append(call)
+        self.came[call.attempt].set()
+        await self.gates[call.attempt].wait()
+        progress(Phase.ANSWERED)
+        return self.answers.pop(0) if self.answers else self.answer
+
+
+async def roll_back(rig: Rig) -> None:
+    """The plane holds all, knows another history, and an operator accepts that."""
+    await rig.journal.transact(lambda tx: tx.acknowledge(tx.last_seq))
+    await rig.desk.fence("rolled_back", "d")
+    lifted = await rig.engine.fences.lift(accept_rollback=True, actor="operator:0")
+    assert isinstance(lifted, Unfenced)
+    rig.desk.history_confirmed()
+
+
+async def test_an_attempt_that_outlives_a_rollback_does_not_end_the_one_behind_it(tmp_path: Path) -> None:
+    """Its answer is a late one about itself; the attempt that was asked for since runs on, and guards."""
+    provider = OneByOne(answers=[NO])
+    async with engine(tmp_path, provider, contract=NOTHING_DONE) as rig:
+        await rig.intake.deliver([call()])
+        await provider.came[1].wait()
+        await roll_back(rig)
+        await ask_again(rig)
+        await provider.came[2].wait()
+        provider.gates[1].set()
+        await rig.quiet()
+        between = await rig.operation()
+        assert (between.state, between.guards) == (State.STARTED, True)
+        assert (await rig.last())["attempt"] == 1
+        assert await receipt_now(rig) is None
+        provider.gates[2].set()
+        _, data = await receipt(rig)
+        attempts = await rig.attempts()
+    assert (data["attempt"], data["outcome"]) == (2, "succeeded")
+    assert attempts == [("unknown", "rolled_back"), ("succeeded", None)]
+
+
+async def test_an_attempt_that_outlives_a_rollback_takes_no_cancel_from_the_one_behind_it(
+    tmp_path: Path,
+) -> None:
+    """Whichever of the two ends first, the other one is still cancelled."""
+    provider = OneByOne()
+    async with engine(tmp_path, provider, contract=DEDUPLICATING) as rig:
+        await rig.intake.deliver([call()])
+        await provider.came[1].wait()
+        await roll_back(rig)
+        await ask_again(rig)
+        await provider.came[2].wait()
+        provider.gates[1].set()
+        await rig.quiet()
+        await rig.intake.deliver([command("command.cancel", "cancel-1", target_command_id="retry-1")])
+        _, data = await receipt(rig)
+    assert (data["attempt"], data["reason"]) == (2, "cancelled_after_dispatch")
+
+
+async def test_a_denial_does_not_renew_a_none_from_before_the_rollback(tmp_path: Path) -> None:
+    """The operation is told to be what it was, and what rested on the old history still does."""
+    contract = replace(NOTHING_DONE, approval="required")
+    clock = Clock()
+    async with engine(tmp_path, ScriptedProvider(answer=NO), contract=contract, clock=clock) as rig:
+        await rig.intake.deliver([call()])
+        await decide(rig, "grant")
+        await rig.settled()
+        await roll_back(rig)
+        await ask_again(rig)
+        await decide(rig, "deny")
+        assert (await receipt(rig))[1]["code"] == "approval_denied"
+        assert (await rig.operation()).state is State.FAILED
+        clock.pass_by(1_000)
+        assert await refused(rig, "retry-2") == "past_horizon"
+    assert len(rig.provider.executed) == 1
+
+
+async def decide(rig: Rig, decision: str) -> None:
+    """Let a person decide about the newest request."""
+    record = await rig.until(lambda found: found.state is State.AWAITING_APPROVAL)
+    request = [event for event in await rig.events() if event.kind == "operation.approval_requested"][-1]
+    assert request.body is not None
+    approve = command(
+        "operation.approve",
+        f"{decision}-1",
+        operation_id=record.operation_id,
+        approval_id=json.loads(request.body)["data"]["approval_id"],
+        decision=decision,
+        approver="person",
+    )
+    await rig.intake.deliver([approve])
+
+
+async def test_a_none_from_before_the_rollback_allows_no_attempt_by_itself(tmp_path: Path) -> None:
+    """One that was asked for could not be sent; where the key is forgotten by then, none follows it."""
+    clock = Clock()
+    async with engine(tmp_path, ScriptedProvider(answer=NO), contract=NOTHING_DONE, clock=clock) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await roll_back(rig)
+    today = replace(SAFE, error_means="none", retry_backoff_s=60.0)
+    away = NotSent(reason="connect_failed", message="refused")
+    async with engine(tmp_path, ScriptedProvider(refusals=[away]), contract=today, clock=clock) as rig:
+        clock.pass_by(60)
+        await ask_again(rig)
+        _, data = await receipt(rig)
+        ended = await rig.operation()
+    assert (data["attempt"], data["outcome"], ended.state) == (2, "not_executed", State.FAILED)
+    assert rig.provider.executed == []
