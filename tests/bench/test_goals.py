@@ -53,11 +53,30 @@ def test_a_gate_is_as_wide_as_the_noise_of_what_it_holds(
     assert not goal.passes_gate(fails)
 
 
+@pytest.mark.parametrize(
+    ("at_most", "must", "passes", "fails"), [(False, 0.5, 0.101, 0.099), (True, 0.2, 0.89, 0.91)]
+)
+def test_what_no_commit_has_reached_is_held_to_what_one_has(
+    at_most: bool, must: float, passes: float, fails: float
+) -> None:
+    """A goal on the way is no licence to go back; and what it must be stays what it is."""
+    goal = Goal(title="goal", must=must, aim=must, so_far=0.3, metrics=("x",), at_most=at_most)
+    assert goal.passes_gate(passes)
+    assert not goal.passes_gate(fails)
+    assert goal.word(passes) == "missed"
+
+
+def test_no_goal_is_held_to_more_than_it_must_be() -> None:
+    """What has been reached so far stands for a goal only where that is less than it must be."""
+    for goal in GOALS:
+        assert goal.so_far is None or not goal.meets(goal.so_far, goal.must), goal.title
+
+
 def test_a_gate_that_is_missed_is_told_from_a_goal_that_is() -> None:
     """One reads which gates fail the run, and which goals are missed within the margin of their gates."""
     book = Book(
         {
-            "noop.cpu@1": [30.0],
+            "noop.cpu@64": [30.0],
             "echo.cpu": [1.0],
             "noop.rate@64": [300.0],
             "bare.rate@64": [1_000.0],
@@ -66,7 +85,7 @@ def test_a_gate_that_is_missed_is_told_from_a_goal_that_is() -> None:
     )
     assert list(gate_lines(verdicts(book))) == [
         "gates: 2 held, 1 missed",
-        "  gate missed: CPU a call in the daemon, in echoes' client CPU, alone: 30 of ≤ 14",
+        "  gate missed: CPU a call in the daemon, in echoes' client CPU, 64 in flight: 30 of ≤ 10",
         "  goal missed, gate held: end to end, no-op provider, 64 in flight, of (c): 0.3 of ≥ 0.5",
     ]
 
