@@ -251,6 +251,11 @@ class View(Outline):
             row[0] for row in self.ledger.execute("resumed", (run_id, RESUMED_MAX + 2)) if row[0] != run_id
         )[: RESUMED_MAX + 1]
 
+    def continuing(self, run_id: RunId) -> tuple[RunId, ...]:
+        """Return the runs that resume this one, directly or through others; bounded as `resumed` is."""
+        rows = self.ledger.execute("continuing", (run_id, RESUMED_MAX + 2))
+        return tuple(row[0] for row in rows if row[0] != run_id)[: RESUMED_MAX + 1]
+
     def continued(self, run_id: RunId, resumes: Sequence[RunId]) -> tuple[RunId, ...]:
         """Return a run, and all that it continues once it `resumes` these, too: through them as well.
 

@@ -146,6 +146,15 @@ class RefuseFinally:
     twin: OperationId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """A write looks like another one again."""
+
+    code: LookalikeCode
+    message: str
+    twin: OperationId
+
+
 Decision: TypeAlias = Accept | AcceptLost | Known | RefusePlainly | RefuseFinally
 
 
@@ -266,24 +275,33 @@ _ADVICE: Final[dict[LookalikeCode, str]] = {
 
 
 def _judge_twins(data: ToolCallData, facts: AdmissionFacts) -> RefuseFinally | None:
-    """A second write with equal arguments is a likely resend while the first may have happened."""
-    if not facts.write or facts.identical == "allow":
+    if not facts.write:
         return None
-    if facts.identical == "once-per-run":
-        found = _refuse_twin(((_once_per_run(twin), twin) for twin in facts.twins), hint="")
-        return found or _judge_length(facts)
-    if data.repeat:
-        return None
-    found = _refuse_twin(
-        (("lookalike_unsettled" if twin.guards else None, twin) for twin in facts.twins),
-        hint="; if a second one is meant, send it under a new command_id with 'repeat': true",
-    )
-    return found or _judge_length(facts)
+    hint = "; if a second one is meant, send it under a new command_id with 'repeat': true"
+    found = judge_twins(facts.twins, facts.identical, repeat=data.repeat, hint=hint)
+    if found is None:
+        return _judge_length(data, facts)
+    return RefuseFinally(found.code, found.message, found.twin)
 
 
-def _judge_length(facts: AdmissionFacts) -> RefuseFinally | None:
+def judge_twins(
+    twins: Iterable[Twin], identical: Identical, *, repeat: bool, hint: str = ""
+) -> Resend | None:
+    """Return why a write is a likely resend of one of those that equal it; None where it is none.
+
+    `repeat`: somebody has said that a second one is meant. `hint` says how.
+    """
+    if identical == "once-per-run":
+        return _refuse_twin(((_once_per_run(twin), twin) for twin in twins), hint="")
+    if repeat or identical == "allow":
+        return None
+    return _refuse_twin((("lookalike_unsettled" if twin.guards else None, twin) for twin in twins), hint=hint)
+
+
+def _judge_length(data: ToolCallData, facts: AdmissionFacts) -> RefuseFinally | None:
     """A write like it may stand in a run that nobody looked at."""
-    if facts.runs_max is None:
+    said = data.repeat and facts.identical != "once-per-run"
+    if facts.runs_max is None or facts.identical == "allow" or said:
         return None
     return RefuseFinally(
         "invalid",
@@ -306,7 +324,7 @@ def _once_per_run(twin: Twin) -> LookalikeCode | None:
     return None
 
 
-def _refuse_twin(verdicts: Iterable[tuple[LookalikeCode | None, Twin]], *, hint: str) -> RefuseFinally | None:
+def _refuse_twin(verdicts: Iterable[tuple[LookalikeCode | None, Twin]], *, hint: str) -> Resend | None:
     """Refuse because of the twin whose code comes first, and of those the first given."""
     found: dict[LookalikeCode, Twin] = {}
     for code, twin in verdicts:
@@ -315,7 +333,7 @@ def _refuse_twin(verdicts: Iterable[tuple[LookalikeCode | None, Twin]], *, hint:
     for code in _PRECEDENCE:
         if code in found:
             twin = found[code]
-            return RefuseFinally(
+            return Resend(
                 code,
                 f"operation {twin.operation_id} with the same tool and arguments {_ADVICE[code]}{hint}",
                 twin.operation_id,

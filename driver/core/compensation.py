@@ -13,7 +13,8 @@ for, or one may still land, it is refused. Where the forward effect is proven no
 nothing to take back, and nothing is called. Where nobody knows, whoever asks for this one compensation has
 decided to call it: a compensation has to bear that there was nothing to take back. A walk through a whole
 run asks for no operation in particular, so it needs proof that the effect happened. What a supervisor
-inferred is no proof, and changes neither.
+inferred is no proof, and changes neither. Where an equal call was made before, by whomever, the compensating
+tool's `identical` says whether it may be made again.
 """
 
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ Why: TypeAlias = Literal[
     "compensation_not_certain",
     "overloaded",
     "no_room",
+    "lookalike_unsettled",
+    "duplicate_completed",
+    "duplicate_failed",
+    "duplicate_unknown",
 ]
 """Why nothing is compensated."""
 

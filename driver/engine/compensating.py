@@ -39,6 +39,7 @@ from driver.engine.commands import Done, Effects, Given, Receipt
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.errands import Errand, Postponed
 from driver.engine.history import arguments_of
+from driver.engine.lookalikes import Lookalikes
 from driver.engine.news import until
 from driver.engine.proof import asked_for, compensation_of, evident
 from driver.engine.queue import Waiting
@@ -70,6 +71,7 @@ class Compensator:
         self._limits = around.limits
         self._dispatcher = dispatcher
         self._fingerprints = Fingerprints(around.journal.key)
+        self._lookalikes = Lookalikes(around.journal.key)
 
     def begin(
         self, tx: Transaction, forward: OperationRecord, *, certain: bool = False
@@ -113,6 +115,11 @@ class Compensator:
             return filled
         tool = str(ToolName(ToolName.parse(forward.tool).provider, declared.tool))
         contract = self._terms.lookup(tool)
+        resend = self._lookalikes.resend(
+            view, forward.run_id, ToolCallData(tool=tool, arguments=filled), contract
+        )
+        if resend is not None:
+            return resend
         asks = contract.approval == "required"
         if asks and self._dispatcher.unapproved >= self._limits.approvals_max:
             return Refused("overloaded", "too many calls wait for a person's approval (driver.approvals_max)")

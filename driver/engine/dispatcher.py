@@ -43,6 +43,7 @@ from driver.engine.assignments import Assignment, UnderWay, identify, load
 from driver.engine.calling import CANCEL_DRAIN_S, Caller, loop_time
 from driver.engine.endings import lost, record_late
 from driver.engine.intents import Intents, unheld
+from driver.engine.lookalikes import Lookalikes
 from driver.engine.loss import Loss
 from driver.engine.observing import Observer
 from driver.engine.outcomes import found_by_shim, outcome
@@ -77,7 +78,8 @@ class Dispatcher:
         self._posture = around.posture
         self._limits = around.limits
         self._clock = around.clock
-        self._steps = Steps(around.posture, around.machine, around.terms, around.new_id)
+        lookalikes = Lookalikes(around.journal.key)
+        self._steps = Steps(around.posture, around.machine, around.terms, lookalikes, around.new_id)
         self._boundary = around.boundary
         self._answered = around.answered
         self._caller = Caller(around)

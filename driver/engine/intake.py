@@ -33,6 +33,7 @@ from driver.engine.commands import NO_EFFECTS, Commands, Effects, Given
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.erasing import leaves_nothing
 from driver.engine.errands import Errand, Errands
+from driver.engine.lookalikes import Lookalikes
 from driver.engine.offers import Offer, Offers
 from driver.engine.queue import Waiting
 from driver.engine.seen_through import seen_through
@@ -53,6 +54,7 @@ from store.records import (
     Origin,
     RunId,
     Tombstone,
+    Twin,
     timestamp,
 )
 from store.transaction import Transaction
@@ -109,6 +111,7 @@ class Intake:
         self._boundary = around.boundary
         self._traces = around.traces
         self._fingerprints = Fingerprints(around.journal.key)
+        self._lookalikes = Lookalikes(around.journal.key)
         self.refused: Counter[str] = Counter()
         """Refusals that nobody remembers, by code."""
         self._without_room = 0
@@ -284,7 +287,9 @@ class Intake:
         run = tx.run(offer.run_id)
         runs = tx.continued(offer.run_id, data.resumes)
         assert offer.args_digest is not None, "a call has arguments"
-        alike = self._fingerprints.alike(tx, data, offer.contract, offer.args_digest)
+        twins: tuple[Twin, ...] = ()
+        if offer.contract.write:
+            twins = self._lookalikes.twins(tx, runs, data, offer.contract, offer.args_digest)
         return AdmissionFacts(
             journal_id=tx.journal_id,
             fence=fence,
@@ -304,7 +309,7 @@ class Intake:
             run_unsettled_max=self._limits.run_unsettled_max,
             unknown_resumes=tuple(name for name in data.resumes if tx.run(name) is None),
             runs_max=RESUMED_MAX if len(runs) > RESUMED_MAX + 1 else None,
-            twins=tx.twins(runs, *alike) if offer.contract.write else (),
+            twins=twins,
         )
 
     def _plain_facts(

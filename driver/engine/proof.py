@@ -3,7 +3,7 @@
 Part of `driver.engine`; imports `driver.core` and `store`. Works on a view, within one unit of the journal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -39,6 +39,15 @@ def asked_for(
         if asks and not has_begun(record, command):
             return command
     return None
+
+
+def wished_for(view: View) -> Iterator[OperationRecord]:
+    """Yield the operations of which another attempt was asked for that has not begun."""
+    for command in view.open_retries():
+        named = operation_of(view, command)
+        record = None if named is None else view.operation(named)
+        if record is not None and not has_begun(record, command):
+            yield record
 
 
 def compensation_of(view: View, forward: OperationId) -> OperationRecord | None:

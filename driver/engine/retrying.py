@@ -38,6 +38,7 @@ from driver.engine.commands import Done, Given, Receipt
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.errands import Errand
 from driver.engine.history import has_begun
+from driver.engine.lookalikes import Lookalikes
 from driver.engine.news import until
 from driver.engine.proof import asked_for, compensation_of, evident, facts
 from driver.engine.queue import Waiting
@@ -73,6 +74,7 @@ class RetryCommand:
         self._terms = around.terms
         self._machine = around.machine
         self._dispatcher = dispatcher
+        self._lookalikes = Lookalikes(around.journal.key)
 
     def accept(self, tx: Transaction, given: Given, data: RetryData) -> Done:
         """Refuse what rule R forbids now; leave the others open."""
@@ -119,7 +121,7 @@ class RetryCommand:
             return COMPENSATED
         if record.write and view.idle_parent(operation_id) is not None:
             return PARENT_JUDGED
-        return self._ahead(view, record)
+        return self._ahead(view, record) or self._lookalikes.of_attempt(view, record, self._terms)
 
     def _ahead(self, view: View, record: OperationRecord) -> Refusal | None:
         """Return why a compensation would overtake what it takes back; None for what does not."""

@@ -17,6 +17,7 @@ from driver.core.revival import objection as rule
 from driver.engine.approvals import ask, newest_request
 from driver.engine.assignments import intent, may_begin
 from driver.engine.endings import end_at_rest, end_attempt, forbidden
+from driver.engine.lookalikes import Lookalikes
 from driver.engine.machine import Machine
 from driver.engine.posture import Posture
 from driver.engine.proof import facts, is_revived
@@ -38,6 +39,7 @@ class Steps:
     posture: Posture
     machine: Machine
     terms: Terms
+    lookalikes: Lookalikes
     new_id: Callable[[], str]
 
     def refusal(self, running: Running, now: datetime) -> OperationNotExecuted | None:
@@ -72,7 +74,9 @@ class Steps:
         if not self.posture.may_dispatch:
             return Later(assignment.place)
         if revived:
-            against = rule(facts(tx, record, self.terms, self.machine))
+            against = rule(facts(tx, record, self.terms, self.machine)) or self.lookalikes.of_attempt(
+                tx, record, self.terms
+            )
             if against is not None:
                 end_at_rest(tx, record, None, against)
                 return Over()

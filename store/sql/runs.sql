@@ -49,3 +49,12 @@ WITH RECURSIVE resumed (run) AS (
   LIMIT ?
 )
 SELECT r.run_id FROM resumed AS s CROSS JOIN runs AS r ON r.id = s.run;
+
+-- name: continuing
+WITH RECURSIVE continuing (run) AS (
+  SELECT l.run FROM runs AS r CROSS JOIN run_links AS l ON l.resumes = r.id WHERE r.run_id = ?
+  UNION
+  SELECT l.run FROM continuing AS s CROSS JOIN run_links AS l ON l.resumes = s.run
+  LIMIT ?
+)
+SELECT r.run_id FROM continuing AS s CROSS JOIN runs AS r ON r.id = s.run;

@@ -32,6 +32,7 @@ OFFLINE = {name for name in STATEMENTS if name.startswith(("all_", "verify_"))} 
 SCANS = {
     # the recursion's own queue, whose length is bounded by its LIMIT
     "resumed": {"SCAN s"},
+    "continuing": {"SCAN s"},
     "unsettled_runs": {"SCAN f"},
     # a row for each history that an operator ended, and for each reason to remember a fence
     "histories": {"SCAN histories"},

@@ -53,6 +53,12 @@ async def _compensate_run(service: Service, request: Request, _: NoBody) -> Resp
     return accepted_answer({"command_id": done.command_id, "run_id": wanted})
 
 
+_ALIKE: Final = (
+    Code.LOOKALIKE_UNSETTLED,
+    Code.DUPLICATE_COMPLETED,
+    Code.DUPLICATE_FAILED,
+    Code.DUPLICATE_UNKNOWN,
+)
 _STARTING: Final = (
     *COMMAND_PROBLEMS,
     Code.OVERLOADED,
@@ -88,6 +94,7 @@ ENDPOINTS: Final = (
             Code.ANOTHER_KEY,
             Code.CLOCK_WENT_BACK,
             Code.PAST_HORIZON,
+            *_ALIKE,
             *_STARTING,
         ),
     ),
@@ -103,6 +110,7 @@ ENDPOINTS: Final = (
             Code.NO_COMPENSATION_DECLARED,
             Code.EXPRESSION_FAILED,
             Code.ARGUMENTS_ERASED,
+            *_ALIKE,
             *_STARTING,
         ),
     ),

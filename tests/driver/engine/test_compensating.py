@@ -502,3 +502,56 @@ async def test_a_walk_waits_while_the_daemon_may_not_act(tmp_path: Path) -> None
         rig.engine.pump()
         assert (await receipt(rig, "run-undo-1"))[1]["complete"]
     assert [item["n"] for item in undone(provider)] == [2, 1]
+
+
+# ------------------------------------------------------------ what somebody took back already
+
+
+@pytest.mark.parametrize(
+    ("undo", "answer", "code"),
+    [
+        (Contract(declared=True), GONE, "lookalike_unsettled"),
+        (Contract(declared=True), Answered(result={}), None),
+        (Contract(declared=True, identical="once-per-run"), GONE, "lookalike_unsettled"),
+        (Contract(declared=True, identical="once-per-run"), Answered(result={}), "duplicate_completed"),
+        (Contract(declared=True, identical="allow"), GONE, None),
+    ],
+)
+@pytest.mark.parametrize("walk", [False, True])
+async def test_what_an_agent_took_back_itself_is_not_taken_back_again(
+    tmp_path: Path, undo: Contract, answer: Report, code: str | None, *, walk: bool
+) -> None:
+    """The compensation would be the second equal call: what its tool says of those holds."""
+    contract = revertible(n="=arguments.n")
+    provider = ScriptedProvider(answers=[Answered(result={"id": 1}), answer])
+    async with engine(tmp_path, provider, contract=contract, others={"undo": undo}) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await rig.intake.deliver([call("cmd-2", tool="tools/undo")])
+        await rig.settled("cmd-2")
+        if walk:
+            await rig.intake.deliver([command("run.compensate", "undo-1")])
+        else:
+            await compensate(rig)
+        _, data = await receipt(rig, "undo-1")
+        made = await compensation(rig)
+    if walk and answer is GONE:
+        assert data["stopped_at"]["code"] == "not_certain"  # of the call that took it back, which is newer
+        return
+    assert (made is None) == (code is not None)
+    assert len(undone(provider)) == 1 + (code is None)
+    if code is not None:
+        assert (data["stopped_at"] if walk else data)["code"] == code
+
+
+async def test_two_compensations_with_equal_arguments_are_two(tmp_path: Path) -> None:
+    """Each takes another operation back, which their ids say: though the first of them is not settled."""
+    contract = revertible(what="it")
+    provider = ScriptedProvider(answers=[Answered(result={}), GONE, Answered(result={})])
+    async with engine(tmp_path, provider, contract=contract, others=UNDO) as rig:
+        for n in (1, 2):
+            await rig.intake.deliver([call(f"cmd-{n}", arguments={"n": n})])
+            await rig.settled(f"cmd-{n}")
+            await compensate(rig, f"undo-{n}", f"cmd-{n}")
+            await receipt(rig, f"undo-{n}")
+    assert len(undone(provider)) == 2

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 import driver.engine.intake as intake_module
+import driver.engine.lookalikes as lookalikes_module
 import store.view as view_module
-from driver.core.attempts import Answered, Report, Silence
+from driver.core.attempts import Answered, NotSent, Report, Silence
 from driver.core.contracts import Contract
 from driver.core.frames import CommandFrame
 from store.events import CommandRefused
-from store.lifecycle import State
+from store.lifecycle import Effect, State
 from store.records import Identical, RunId
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
+from tests.driver.engine.test_retrying import ask_again, receipt, refused, say
 
 pytestmark = pytest.mark.anyio
 
@@ -127,3 +129,134 @@ async def test_a_run_that_continues_more_than_are_looked_through_gets_no_guarded
         repeated = resuming("o-5", "r-4", "r-3", n=4)
         await rig.intake.deliver([replace(repeated, data={**repeated.data, "repeat": True})])
         assert (await rig.settled("o-5")).state is State.SUCCEEDED
+
+
+# ------------------------------------------------------------ what nobody sends again, and runs again
+
+AWAY = NotSent(reason="connect_failed", message="refused")
+GUARDED = Contract(declared=True)
+ONCE = Contract(declared=True, identical="once-per-run")
+IN_RUNS = [
+    (call("cmd-1"), call("cmd-2")),
+    (resuming("cmd-1", "r-1"), resuming("cmd-2", "r-2", "r-1")),
+    (resuming("cmd-1", "r-2", "r-1"), resuming("cmd-2", "r-1")),
+]
+"""Two equal calls: of one run, and of two of which either continues the other."""
+
+
+@pytest.mark.parametrize(
+    ("contract", "second", "code"),
+    [
+        (GUARDED, LOST, "lookalike_unsettled"),
+        (GUARDED, DONE, None),
+        (ONCE, LOST, "lookalike_unsettled"),
+        (ONCE, DONE, "duplicate_completed"),
+        (ONCE, NO, "duplicate_failed"),
+        (replace(GUARDED, identical="allow"), LOST, None),
+    ],
+)
+@pytest.mark.parametrize("calls", IN_RUNS)
+async def test_what_was_sent_again_meanwhile_is_not_retried(
+    tmp_path: Path, contract: Contract, second: Report, code: str | None, calls: tuple[CommandFrame, ...]
+) -> None:
+    """The first call never left, an equal one did: an attempt of the first would be the second effect."""
+    first, other = calls
+    provider = ScriptedProvider()
+    async with engine(tmp_path, provider, contract=contract) as rig:
+        await rig.intake.deliver([resuming("before", "r-1", n=9)])
+        await rig.settled("before")
+        provider.objections.append(AWAY)
+        await rig.intake.deliver([first])
+        assert (await rig.settled()).state is State.NOT_EXECUTED
+        provider.answers.append(second)
+        await rig.intake.deliver([other])
+        await rig.settled("cmd-2")
+        executed = len(provider.executed)
+        if code is None:
+            await ask_again(rig)
+            assert (await receipt(rig))[1]["outcome"] == "succeeded"
+        else:
+            assert await refused(rig) == code
+            assert len(provider.executed) == executed
+
+
+async def test_once_its_look_alike_is_settled_it_is_retried(tmp_path: Path) -> None:
+    """A person has seen that the second one did nothing."""
+    provider = ScriptedProvider(objections=[AWAY], answers=[LOST])
+    async with engine(tmp_path, provider, contract=ONCE) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await rig.intake.deliver([call("cmd-2")])
+        await rig.settled("cmd-2")
+        assert await refused(rig) == "lookalike_unsettled"
+        await say(rig, Effect.NONE, command_id="cmd-2")
+        await ask_again(rig, "retry-2")
+        assert (await receipt(rig, "retry-2"))[1]["outcome"] == "succeeded"
+
+
+async def test_a_second_one_that_was_meant_is_no_look_alike_of_a_retry(tmp_path: Path) -> None:
+    """Whoever gave it has said so."""
+    provider = ScriptedProvider(objections=[AWAY], answers=[LOST])
+    async with engine(tmp_path, provider, contract=GUARDED) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await rig.intake.deliver([call("cmd-2", repeat=True)])
+        await rig.settled("cmd-2")
+        await ask_again(rig)
+        assert (await receipt(rig))[1]["outcome"] == "succeeded"
+
+
+async def test_what_is_found_out_of_a_look_alike_holds_a_retry_back_that_waits(tmp_path: Path) -> None:
+    """The attempt was asked for, and has not begun, when a person sees that the second one happened."""
+    provider = ScriptedProvider(objections=[AWAY], answers=[LOST])
+    async with engine(tmp_path, provider, contract=ONCE) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await rig.intake.deliver([call("cmd-2")])
+        await rig.settled("cmd-2")
+        await say(rig, Effect.NONE, command_id="cmd-2")
+        rig.posture.confirmed = False
+        await ask_again(rig)
+        await say(rig, Effect.OCCURRED, command_id="cmd-2")
+        rig.posture.confirmed = True
+        rig.engine.pump()
+        assert (await receipt(rig))[1]["code"] == "duplicate_completed"
+    assert len(provider.executed) == 1
+
+
+@pytest.mark.parametrize("contract", [GUARDED, ONCE])
+async def test_the_look_alike_of_what_is_about_to_be_retried_is_refused(
+    tmp_path: Path, contract: Contract
+) -> None:
+    """It had ended without an effect, and is as good as running: also in the next process life."""
+    provider = ScriptedProvider(objections=[AWAY])
+    async with engine(tmp_path, provider, contract=contract) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        rig.posture.confirmed = False
+        await ask_again(rig)
+        await rig.intake.deliver([call("cmd-2")])
+        assert await code_of(rig, "cmd-2") == "lookalike_unsettled"
+    async with engine(tmp_path, provider, contract=contract, confirmed=False) as rig:
+        await rig.intake.deliver([call("cmd-3")])
+        assert await code_of(rig, "cmd-3") == "lookalike_unsettled"
+        rig.desk.history_confirmed()
+        assert (await receipt(rig))[1]["outcome"] == "succeeded"
+        await rig.intake.deliver([call("cmd-4")])
+        assert await code_of(rig, "cmd-4") == ("duplicate_completed" if contract is ONCE else None)
+
+
+async def test_a_retry_in_more_runs_than_are_looked_through_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An equal write may stand where nobody looked, on either side of its run."""
+    for module in (view_module, lookalikes_module):
+        monkeypatch.setattr(module, "RESUMED_MAX", 2)
+    provider = ScriptedProvider(objections=[AWAY])
+    async with engine(tmp_path, provider, contract=GUARDED) as rig:
+        await rig.intake.deliver([resuming("cmd-1", "r-1")])
+        await rig.settled()
+        for n in range(2, 5):
+            await rig.intake.deliver([resuming(f"o-{n}", f"r-{n}", f"r-{n - 1}", n=n)])
+            await rig.settled(f"o-{n}")
+        assert await refused(rig) == "overloaded"

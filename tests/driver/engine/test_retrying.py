@@ -495,7 +495,7 @@ async def test_evidence_that_comes_before_the_first_byte_is_seen(tmp_path: Path)
         await rig.settled()
         await say(rig, Effect.NONE)
         steps = rig.dispatcher._steps  # pyright: ignore[reportPrivateUsage]
-        overtaken = _Overtaken(steps.posture, steps.machine, steps.terms, steps.new_id)
+        overtaken = _Overtaken(steps.posture, steps.machine, steps.terms, steps.lookalikes, steps.new_id)
         rig.dispatcher._steps = overtaken  # pyright: ignore[reportPrivateUsage]
         await ask_again(rig)
         _, data = await receipt(rig)
