@@ -135,7 +135,7 @@ def _end_run(tx: Transaction, given: Given, data: RunEndData) -> Done:
 
 
 def _cancel_command(tx: Transaction, given: Given, data: CancelData) -> Done:
-    del given
+    """Cancel one command; what waits, once the plane has confirmed the history: see `engine.cancelling`."""
     target = tx.command(data.target_command_id)
     operation = None if target is None else _subject(tx, target)
     if operation is None:
@@ -143,12 +143,17 @@ def _cancel_command(tx: Transaction, given: Given, data: CancelData) -> Done:
             f"no operation of a command {data.target_command_id} is known here: there is nothing to cancel"
         )
         return Done(receipt=CommandFailed(code="unknown_command", message=message))
+    if not given.confirmed and _waits(tx, operation):
+        return Done(receipt=None)
     effects = _cancel(tx, operation)
     return Done(receipt=CommandCompleted(result=_report(operation, effects)), effects=effects)
 
 
 def _cancel_run(tx: Transaction, given: Given, data: RunCancelData) -> Done:
+    """Cancel what is open in a run, once the plane has confirmed the history, likewise."""
     del data
+    if not given.confirmed:
+        return Done(receipt=None)
     ended: list[OperationId] = []
     cancelling: list[OperationId] = []
     after = 0
@@ -175,12 +180,19 @@ def _subject(tx: Transaction, command: CommandRecord) -> OperationRecord | None:
     return compensation_of(tx, about)
 
 
+def _waits(tx: Transaction, operation: OperationRecord) -> bool:
+    """Whether an attempt may begin, and none runs."""
+    if runs(tx, operation):
+        return False
+    return operation.state in OPEN or asked_for(tx, operation.operation_id) is not None
+
+
 def _cancel(tx: Transaction, operation: OperationRecord) -> Effects:
     """Where no attempt runs the operation ends, or the wish for another one; else the dispatcher is asked."""
-    if operation.state not in OPEN and asked_for(tx, operation.operation_id) is None:
-        return NO_EFFECTS
     if runs(tx, operation):
         return Effects(cancelling=(operation.operation_id,))
+    if not _waits(tx, operation):
+        return NO_EFFECTS
     end_at_rest(tx, operation, OperationNotExecuted(reason="cancelled"))
     return Effects(ended=(operation.operation_id,))
 

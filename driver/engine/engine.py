@@ -9,8 +9,17 @@ from collections.abc import Mapping
 import anyio
 from anyio.abc import TaskStatus
 
-from driver.core.commands import CompensateData, EraseData, ProbeData, RetryData, RunCompensateData
+from driver.core.commands import (
+    CancelData,
+    CompensateData,
+    EraseData,
+    ProbeData,
+    RetryData,
+    RunCancelData,
+    RunCompensateData,
+)
 from driver.engine.alarms import raise_alarms
+from driver.engine.cancelling import Cancelling
 from driver.engine.chronicle import Chronicle
 from driver.engine.commands import Commands, Family
 from driver.engine.compensating import CompensateCommand, Compensator, RunCompensateCommand
@@ -47,6 +56,7 @@ class Engine:
         self.probes = ProbeLoop(around, prober)
         self._probe_command = ProbeCommand(around, prober)
         self._retry_command = RetryCommand(around, self.dispatcher)
+        self._cancelling = Cancelling(around, self.dispatcher)
         compensator = Compensator(around, self.dispatcher)
         self._compensate_command = CompensateCommand(around, compensator)
         self._run_compensate_command = RunCompensateCommand(around, self.dispatcher, compensator)
@@ -112,8 +122,8 @@ class Engine:
 
     def pump(self) -> None:
         """Begin what may begin. To be called when the posture changes."""
+        self.errands.pump()  # first: a cancel may have waited
         self.dispatcher.pump()
-        self.errands.pump()
         self.probes.pump()
 
     def _families(self) -> Mapping[str, Family]:
@@ -130,6 +140,8 @@ class Engine:
         return {
             EraseData.KIND: self._eraser.carry,
             ProbeData.KIND: self._probe_command.carry,
+            CancelData.KIND: self._cancelling.carry,
+            RunCancelData.KIND: self._cancelling.carry,
             RetryData.KIND: self._retry_command.carry,
             CompensateData.KIND: self._compensate_command.carry,
             RunCompensateData.KIND: self._run_compensate_command.carry,

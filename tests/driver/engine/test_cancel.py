@@ -7,10 +7,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from driver.core.answers import Done
 from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence, ToolCall
 from driver.core.contracts import Contract, MetaKey
 from store.lifecycle import Effect, State
-from tests.driver.engine.rig import ScriptedProvider, call, command, engine, limits
+from store.records import CommandId, JsonObject
+from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, command, engine, limits
+from tests.driver.engine.test_retrying import receipt
 
 pytestmark = pytest.mark.anyio
 
@@ -220,3 +223,67 @@ async def test_a_preparation_that_ends_late_takes_no_cancel_from_the_attempt_beh
         await rig.intake.deliver([command("command.cancel", "cancel-2", target_command_id="retry-1")])
         ended = await rig.settled()
     assert (ended.state, ended.reason, provider.executed) == (State.NOT_EXECUTED, "cancelled", [])
+
+
+# ------------------------------------------------------------ before the plane has confirmed the history
+
+
+CANCELS: list[tuple[str, JsonObject]] = [
+    ("command.cancel", {"target_command_id": "cmd-1"}),
+    ("run.cancel", {}),
+]
+
+
+async def cancel_unconfirmed(rig: Rig, kind: str, data: JsonObject) -> CommandId:
+    """Cancel the call; return the command that did, and that has no receipt yet."""
+    done = await rig.local.submit(kind, RUN, data)
+    assert isinstance(done, Done)
+    await rig.quiet()
+    assert done.result is None
+    assert (await rig.operation()).state is State.ACCEPTED
+    return done.command_id
+
+
+@pytest.mark.parametrize(("kind", "data"), CANCELS)
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_what_an_earlier_life_accepted_is_cancelled_once_the_history_is_confirmed(
+    tmp_path: Path, kind: str, data: JsonObject, *, restarts: bool
+) -> None:
+    """Whoever cancels it before, an agent for one: nothing is said before, and nothing leaves after."""
+    provider = ScriptedProvider()
+    async with engine(tmp_path, provider, confirmed=False) as rig:
+        await rig.intake.deliver([call()])
+    async with engine(tmp_path, provider, confirmed=False) as rig:
+        command_id = await cancel_unconfirmed(rig, kind, data)
+        if not restarts:
+            await confirmed_and_cancelled(rig, command_id)
+    if restarts:
+        async with engine(tmp_path, provider, confirmed=False) as rig:
+            await confirmed_and_cancelled(rig, command_id)
+    assert provider.executed == []
+
+
+async def confirmed_and_cancelled(rig: Rig, command_id: CommandId) -> None:
+    """Let the plane confirm the history: the call is cancelled, and whoever did that is told."""
+    rig.desk.history_confirmed()
+    ended = await rig.settled()
+    assert (ended.state, ended.reason) == (State.NOT_EXECUTED, "cancelled")
+    assert (await receipt(rig, command_id))[0] == "command.completed"
+
+
+@pytest.mark.parametrize(("kind", "data"), CANCELS)
+async def test_a_cancel_in_a_journal_that_turns_out_to_be_old_proves_nothing(
+    tmp_path: Path, kind: str, data: JsonObject
+) -> None:
+    """Another life may have executed the call: it is unknown, and an equal one is refused."""
+    provider = ScriptedProvider()
+    async with engine(tmp_path, provider, confirmed=False) as rig:
+        await rig.intake.deliver([call()])
+    async with engine(tmp_path, provider, confirmed=False) as rig:
+        command_id = await cancel_unconfirmed(rig, kind, data)
+        await rig.desk.fence("rolled_back", "d")
+        await rig.engine.fences.lift(accept_rollback=True, actor="operator:0")
+        rig.desk.history_confirmed()
+        assert (await receipt(rig, command_id))[1]["code"] == "rolled_back"
+        found = await rig.operation()
+    assert (found.state, found.reason, found.guards) == (State.UNKNOWN, "rolled_back", True)

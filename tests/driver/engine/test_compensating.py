@@ -211,16 +211,16 @@ async def test_it_waits_for_an_attempt_that_was_asked_for(tmp_path: Path) -> Non
     async with engine(tmp_path, provider, contract=contract, others=UNDO) as rig:
         await rig.intake.deliver([call()])
         await rig.settled()
-        rig.posture.confirmed = False
+        provider.held_in_prepare = True
         await ask_again(rig)
+        await provider.arrived.wait()
         await compensate(rig, "undo-1")
         assert (await receipt(rig, "undo-1"))[1]["code"] == "still_running"
         await rig.intake.deliver([command("command.cancel", "cancel-1", target_command_id="retry-1")])
         await receipt(rig)
         await compensate(rig, "undo-2")
         assert await refused(rig, "retry-2") == "still_running"
-        rig.posture.confirmed = True
-        rig.engine.pump()
+        provider.gate.set()
         assert (await receipt(rig, "undo-2"))[1]["effect"] == "occurred"
     assert [item.tool for item in provider.executed] == ["act", "undo"]
 

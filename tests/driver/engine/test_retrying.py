@@ -459,14 +459,13 @@ async def test_cancelling_a_run_withdraws_its_wishes(tmp_path: Path) -> None:
         await rig.intake.deliver([call()])
         await rig.settled()
         await say(rig, Effect.NONE)
-        rig.posture.confirmed = False
+        provider.held_in_prepare = True
         await ask_again(rig)
+        await provider.arrived.wait()
         await rig.intake.deliver([command("run.cancel", "cancel-1")])
         found = await receipt_now(rig, "cancel-1")
         assert found is not None
         assert found[1]["cancelled"] == 1
-        rig.posture.confirmed = True
-        rig.engine.pump()
         assert (await receipt(rig))[1]["code"] == "cancelled"
         await rig.quiet()
     assert len(provider.executed) == 1
