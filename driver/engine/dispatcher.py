@@ -179,8 +179,10 @@ class Dispatcher:
             self._spawn(self._end_waiting, [operation_id], OperationNotExecuted(reason="cancelled"))
 
     def fenced(self) -> None:
-        """Let what waits for the plane look at the fence."""
+        """Let what waits for the plane, or for its provider, look at the fence."""
         self.intents.interrupt()
+        for running in self._running.values():
+            running.recall()
 
     def abandon(self, operation_ids: Iterable[OperationId]) -> None:
         """Let go what an accepted rollback has ended in the journal. What was called already is heard out."""
@@ -264,6 +266,8 @@ class Dispatcher:
             self._boundary("dispatch.answered")
             took_ms = round((anyio.current_time() - began) * 1000)
             word = self._judge(running, report, took_ms)
+            if running.recalled and not running.phase.may_have_left:
+                word = await self._refused_at_last(running) or word
         await self._end(running, running.ended(word))
 
     async def _finish_readopted(self, running: Running, started_at: datetime) -> None:
@@ -333,6 +337,12 @@ class Dispatcher:
 
         if await self._journal.transact(record):
             self.forget(operation_id)
+        running = self._running.get(operation_id)
+        if running is None or attempt >= running.assignment.attempt:
+            return
+        # a further attempt may wait for its provider still: then what was heard holds it back
+        if await self._journal.read(lambda view: self._steps.doubt(view, running)) is not None:
+            running.recall()
 
     # ------------------------------------------------------------ what the steps share
 

@@ -33,6 +33,8 @@ class Running:
     """Whether the plane's acknowledgement of the intent is waited for."""
     phase: Phase = Phase.RESERVED
     cancelled: bool = False
+    recalled: bool = False
+    """Whether its call was ended for a last look of its own, before anything left."""
     interrupted: bool = False
     """Whether its preparation was cut short: then there must be no intent."""
     definition: Digest | None = None
@@ -79,6 +81,12 @@ class Running:
         """End what it waits for."""
         if self.scope is not None:
             self.scope.cancel()
+
+    def recall(self) -> None:
+        """End its call, where nothing of it has left: whether it may be sent is to be asked anew."""
+        if self.deadline_at is not None and not self.phase.may_have_left:
+            self.recalled = True
+            self.withdraw()
 
     def hears(self, attempt: int) -> bool:
         """Whether an answer to this attempt is still waited for, though it was cancelled."""

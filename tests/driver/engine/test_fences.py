@@ -257,3 +257,28 @@ async def test_a_none_from_before_does_not_allow_another_attempt(tmp_path: Path)
         await rig.intake.deliver([command("operation.retry", "cmd-3", operation_id=record.operation_id)])
         await rig.reaches("operation.succeeded")
         assert len(provider.executed) == 1
+
+
+async def test_a_fence_holds_back_what_waits_for_its_provider(tmp_path: Path) -> None:
+    """The last look was before the fence, and a server that has to be started anew takes its time."""
+    provider = ScriptedProvider(held_at=Phase.CONNECTING)
+    async with engine(tmp_path, provider) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.desk.fence("superseded", "by another life")
+        ended = await rig.settled()
+        provider.gate.set()
+        await rig.quiet()
+    assert (ended.state, ended.reason, provider.executed) == (State.NOT_EXECUTED, "fenced", [])
+
+
+async def test_a_fence_changes_nothing_about_what_has_left(tmp_path: Path) -> None:
+    """Its answer is heard."""
+    provider = ScriptedProvider(held_at=Phase.WRITING)
+    async with engine(tmp_path, provider) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await rig.desk.fence("superseded", "by another life")
+        provider.gate.set()
+        ended = await rig.settled()
+    assert (ended.state, len(provider.executed)) == (State.SUCCEEDED, 1)

@@ -328,3 +328,29 @@ async def test_a_fenced_daemon_tries_nothing_again(tmp_path: Path) -> None:
         provider.gate.set()
         ended = await rig.settled()
     assert (ended.state, ended.reason, len(provider.executed)) == (State.UNKNOWN, "connection_lost", 1)
+
+
+@pytest.mark.parametrize(
+    ("late", "state", "executed"),
+    [
+        (Answered(result={"id": 1}), State.SUCCEEDED, 1),
+        (PeerError(code=-32000, message="no"), State.SUCCEEDED, 2),
+    ],
+)
+async def test_a_late_answer_holds_back_an_attempt_that_waits_for_its_provider(
+    tmp_path: Path, late: Report, state: State, executed: int
+) -> None:
+    """The last look was before the answer; one that proves nothing holds back nothing."""
+    provider = ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=PATIENT) as rig:
+        await rig.intake.deliver([call()])
+        await at_rest(rig)
+        provider.held_at = Phase.CONNECTING
+        rig.clock.pass_by(31)
+        rig.dispatcher.pump()
+        await provider.arrived.wait()
+        rig.dispatcher.late((await rig.operation()).operation_id, 1, late)
+        await rig.quiet()
+        provider.gate.set()
+        ended = await rig.settled()
+    assert (ended.state, len(provider.executed)) == (state, executed)
