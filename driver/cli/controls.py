@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from click import ClickException
 
 from driver.cli import doors
 from driver.cli.client import LocalClient, Parameters, Unreachable
 from driver.cli.replies import Operation, Page, Story
+from driver.cli.segments import segment
 from driver.config.models import Config
 from driver.core.identity import compensation_id
 from store.errors import StoreError
@@ -69,7 +69,7 @@ def _asked(client: LocalClient, tool: str) -> Iterator[Control]:
     parameters: Parameters = {"state": State.SUCCEEDED.value, "tool": tool, "limit": LOOKED_MAX}
     found = 0
     for operation in client.read(Page[Operation], "/v1/operations", parameters).items:
-        told = client.read(Story, f"/v1/operations/{quote(operation.operation_id, safe='')}")
+        told = client.read(Story, f"/v1/operations/{segment(operation.operation_id)}")
         if told.compensation is not None:
             continue
         # null where they were erased; else a call's arguments are an object

@@ -5,7 +5,6 @@ Part of `driver.cli`.
 
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
 import click
 
@@ -14,6 +13,7 @@ from driver.cli.ops import operation_of
 from driver.cli.options import config_option
 from driver.cli.output import show
 from driver.cli.replies import CommandGiven
+from driver.cli.segments import segment
 
 reason_option = click.option("--reason", metavar="TEXT", help="Why; it is kept with the decision.")
 request_option = click.option(
@@ -56,7 +56,7 @@ def _decide(
     with doors.operator(config_file) as client:
         operation_id = operation_of(client, wanted)
         body = {"decision": decision, "reason": reason, "approval_id": request}
-        text = client.post(f"/v1/operations/{quote(operation_id, safe='')}/approve", body)
+        text = client.post(f"/v1/operations/{segment(operation_id)}/approve", body)
         reply = client.parse(CommandGiven, text)
     word = "Approved" if decision == "grant" else "Denied"
     show([views.line((word, "bold green"), f": {reply.operation_id} (recorded as {reply.command_id}).")])

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import click
 from rich.text import Text
@@ -21,6 +20,7 @@ from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.progress import Report, shown
 from driver.cli.replies import CommandReply, ErasedReply, Kept, Run, Status, VerifyProgress
+from driver.cli.segments import segment
 
 LOOK_S: Final = 0.25
 """Between two looks at how far it is: a person sees it move."""
@@ -46,7 +46,7 @@ def erase(
     nobody waits for it, and after a restart. Exits 1 where something was kept, and where the daemon is fenced
     meanwhile: it goes on when that is lifted.
     """
-    path = f"/v1/runs/{quote(run_id, safe='')}"
+    path = f"/v1/runs/{segment(run_id)}"
     with doors.operator(config_file) as client:
         run = client.read(Run, path)
         if not is_sure:
@@ -77,7 +77,7 @@ def _make_sure(run: Run) -> None:
 
 def _wait_for(client: LocalClient, given: ErasedReply, total: int, report: Report) -> None:
     """Return once the command has its receipt. Raises `NotHeard`, `FencedMeanwhile`, and the client's."""
-    path = f"/v1/commands/{quote(given.command_id, safe='')}"
+    path = f"/v1/commands/{segment(given.command_id)}"
     while True:
         try:
             command = client.read(CommandReply, path)

@@ -10,7 +10,6 @@ Part of `driver.cli`.
 
 import json
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 from pydantic import JsonValue
@@ -23,6 +22,7 @@ from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.plain import plain
 from driver.cli.replies import CommandGiven, CommandReply, Event, RunCommandGiven, Story
+from driver.cli.segments import segment
 from store.events import ApprovalRequested, CommandFailed, DriverFenced
 from store.records import COMPENSATION_PREFIX
 
@@ -100,13 +100,13 @@ def probe(config_file: Path, wanted: str, *, as_json: bool, no_wait: bool) -> No
 
 def _detail(client: LocalClient, operation_id: str, verdict: JsonValue) -> str | None:
     """Return what the newest look with this verdict says for people: receipts do not hold it."""
-    told = client.read(Story, f"/v1/operations/{quote(operation_id, safe='')}")
+    told = client.read(Story, f"/v1/operations/{segment(operation_id)}")
     return next((look.detail for look in reversed(told.probes) if look.verdict == verdict), None)
 
 
 def give(client: LocalClient, operation_id: str, name: str) -> CommandGiven:
     """Give a command about an operation, and return it once it is accepted. Raises what the client does."""
-    text = client.post(f"/v1/operations/{quote(operation_id, safe='')}/{name}", {})
+    text = client.post(f"/v1/operations/{segment(operation_id)}/{name}", {})
     return client.parse(CommandGiven, text)
 
 
@@ -118,7 +118,7 @@ def receipt(
     Where it waits for a person, standard error says for what; `flags` stand behind the command that decides.
     Raises `NotCarriedOut`, `NotHeard`, `FencedMeanwhile`, and what the client does.
     """
-    command = client.read(CommandReply, f"/v1/commands/{quote(given.command_id, safe='')}")
+    command = client.read(CommandReply, f"/v1/commands/{segment(given.command_id)}")
     after = (command.accepted_seq or 1) - 1
     for text in client.lines("GET", "/v1/events", {"after": after, "follow": True}, patient=True):
         event = client.parse(Event, text)

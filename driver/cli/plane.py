@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
-from urllib.parse import quote
 
 import click
 from click.core import ParameterSource
@@ -25,6 +24,7 @@ from driver.cli.plane_client import PlaneClient, Reply
 from driver.cli.plane_server import made_folder, minted, serve, state_folder
 from driver.cli.plane_views import COMMAND_COLUMNS, DRIVER_COLUMNS, RUN_COLUMNS, show_command, show_page
 from driver.cli.progress import shown
+from driver.cli.segments import segment
 from driver.core.commands import ToolCallData
 from driver.core.strictjson import NotStrictJson, loads
 from store.records import JsonObject
@@ -217,7 +217,7 @@ def commands(
         if command_id is None:
             show_page(client.get("/v1/commands", page), COMMAND_COLUMNS, as_json=as_json)
         else:
-            show_command(client.get(f"/v1/commands/{quote(command_id, safe='')}"), as_json=as_json)
+            show_command(client.get(f"/v1/commands/{segment(command_id)}"), as_json=as_json)
 
 
 @plane.command()

@@ -4,7 +4,6 @@ Part of `driver.cli`.
 """
 
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 from pydantic import JsonValue
@@ -18,6 +17,7 @@ from driver.cli.ops import operation_of
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.replies import CommandGiven, RunCommandGiven
+from driver.cli.segments import segment
 from store.lifecycle import Effect, State
 
 _STYLES = {Effect.OCCURRED: "bold green", Effect.NONE: "bold yellow", Effect.UNKNOWN: "bold red"}
@@ -100,7 +100,7 @@ def compensate(
 
 
 def _give_run(client: LocalClient, run_id: str) -> RunCommandGiven:
-    return client.parse(RunCommandGiven, client.post(f"/v1/runs/{quote(run_id, safe='')}/compensate", {}))
+    return client.parse(RunCommandGiven, client.post(f"/v1/runs/{segment(run_id)}/compensate", {}))
 
 
 def _is_undone(result: dict[str, JsonValue]) -> bool:

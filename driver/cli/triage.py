@@ -5,7 +5,6 @@ Part of `driver.cli`.
 
 import json
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 
@@ -13,6 +12,7 @@ from driver.cli import completion, doors, views
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.replies import RunCommandGiven, WallReply
+from driver.cli.segments import segment
 
 
 @click.command()
@@ -25,7 +25,7 @@ def wall(config_file: Path, run_id: str, *, as_json: bool) -> None:
     With --json also the instructions that stand above it.
     """
     with doors.inspect(config_file) as client:
-        text = client.get(f"/v1/supervisor/walls/{quote(run_id, safe='')}")
+        text = client.get(f"/v1/supervisor/walls/{segment(run_id)}")
         if as_json:
             write_json(json.loads(text))
             return
@@ -52,7 +52,7 @@ def triage(config_file: Path, run_id: str, *, as_json: bool) -> None:
     again. A run in which something still runs, waits, or has only just ended is left alone until then.
     """
     with doors.operator(config_file) as client:
-        text = client.post(f"/v1/runs/{quote(run_id, safe='')}/triage", {})
+        text = client.post(f"/v1/runs/{segment(run_id)}/triage", {})
         if as_json:
             write_json(json.loads(text))
             return

@@ -5,7 +5,6 @@ Part of `driver.cli`.
 
 import json
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 from pydantic import JsonValue
@@ -15,6 +14,7 @@ from driver.cli.ops import operation_of
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show, write_json
 from driver.cli.replies import CommandGiven, VerdictReply
+from driver.cli.segments import segment
 from store.lifecycle import Effect
 
 
@@ -58,7 +58,7 @@ def reconcile(
             "override": override,
             "label": label,
         }
-        text = client.post(f"/v1/operations/{quote(operation_id, safe='')}/reconcile", body)
+        text = client.post(f"/v1/operations/{segment(operation_id)}/reconcile", body)
         if as_json:
             write_json(json.loads(text))
             return
@@ -96,7 +96,7 @@ def annotate(
         raise click.UsageError(message)
     with doors.operator(config_file) as client:
         operation_id = operation_of(client, wanted)
-        path = f"/v1/operations/{quote(operation_id, safe='')}/annotate"
+        path = f"/v1/operations/{segment(operation_id)}/annotate"
         text = client.post(path, {"metadata": dict[str, JsonValue](metadata)})
         if as_json:
             write_json(json.loads(text))

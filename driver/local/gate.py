@@ -3,9 +3,11 @@
 Part of `driver.local`; imports anyio, starlette, structlog, `driver.core.targets` and its own siblings.
 """
 
+import re
 from enum import StrEnum
 from traceback import extract_tb
 from typing import Final
+from urllib.parse import unquote
 
 import anyio
 import structlog
@@ -21,6 +23,7 @@ _log = structlog.stdlib.get_logger(__name__)
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _BROWSER_HEADERS: Final = frozenset({b"origin", b"referer"})
+_ESCAPED_SLASH: Final = re.compile(rb"%(?=2f)", re.IGNORECASE)
 
 
 class Permit(StrEnum):
@@ -36,11 +39,13 @@ class Gate:
     def __init__(self, app: ASGIApp, permit: Permit, limits: LocalLimits) -> None:
         self._app = app
         self._permit = permit
+        self._limits = limits
         self._bucket = Bucket(per_s=limits.requests_per_s, burst=limits.requests_burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on. What a handler raises was answered already, where that was possible."""
         take_origin_form(scope)
+        _keep_slashes(scope)
         refusal = self._refusal(scope)
         if refusal is not None:
             await problems.response(refusal)(scope, receive, send)
@@ -66,6 +71,11 @@ class Gate:
                 f"this socket is asked too often: ask again in {wait_s} s, and less often from then on",
                 headers={"retry-after": str(wait_s)},
             )
+        if _head_bytes(scope) > self._limits.header_bytes_max:
+            return Problem(
+                Code.INVALID_REQUEST,
+                f"the request's line and headers may have {self._limits.header_bytes_max:,} bytes",
+            )
         if any(name in _BROWSER_HEADERS for name, _ in scope["headers"]):
             return Problem(
                 Code.BROWSER_REQUEST,
@@ -77,3 +87,19 @@ class Gate:
                 "inspect.sock serves reads only: use operator.sock, which belongs to the operator",
             )
         return None
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Return how long a head was: h11 bounds only one that comes in several pieces."""
+    target = len(scope["raw_path"]) + len(scope["query_string"])
+    return target + sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"])
+
+
+def _keep_slashes(scope: Scope) -> None:
+    """Let a slash that the client escaped stay `%2F` in the path: a part of its segment.
+
+    Routes are matched against what uvicorn has unescaped: `/operations/x%2Fretry` is about what is named
+    `x/retry`, and asks for no retry of `x` (RFC 3986, 2.2).
+    """
+    if _ESCAPED_SLASH.search(scope["raw_path"]):
+        scope["path"] = unquote(_ESCAPED_SLASH.sub(b"%25", scope["raw_path"]).decode("ascii"))

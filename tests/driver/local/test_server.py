@@ -119,6 +119,8 @@ REFUSALS = [
     ("GET", "/v1/operations/%F0%9F%92%A3%00", 404, "operation_not_found"),
     ("GET", "/v1/commands/none", 404, "command_not_found"),
     ("GET", "/v1/runs/none", 404, "run_not_found"),
+    ("GET", "/v1/operations/op_none%2Fretry", 404, "operation_not_found"),
+    ("POST", "/v1/operations/op_none%2fretry", 405, "method_not_allowed"),
     ("DELETE", "/v1/status", 405, "method_not_allowed"),
     ("POST", "/v1/operations", 405, "method_not_allowed"),
     ("GET", "/v1/operations?limit=501", 422, "invalid_query"),
