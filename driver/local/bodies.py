@@ -44,17 +44,23 @@ async def parse_body(model: type[B], request: Request, limits: LocalLimits) -> B
 
 
 async def _read(request: Request, limits: LocalLimits) -> bytes:
+    said = int(request.headers.get("content-length", "0"))  # h11 lets only digits pass
+    if said > limits.body_bytes_max:
+        raise _too_large(limits)  # at once: who asks `Expect: 100-continue` need not send it
     raw = bytearray()
     with anyio.move_on_after(limits.request_s) as late:
         async for piece in request.stream():
             raw += piece
             if len(raw) > limits.body_bytes_max:
-                detail = f"a body may have {limits.body_bytes_max:,} bytes"
-                raise Problem(Code.BODY_TOO_LARGE, detail)
+                raise _too_large(limits)
     if late.cancelled_caught:
         detail = f"the body was not whole within {limits.request_s:g} s"
         raise Problem(Code.REQUEST_TIMEOUT, detail)
     return bytes(raw)
+
+
+def _too_large(limits: LocalLimits) -> Problem:
+    return Problem(Code.BODY_TOO_LARGE, f"a body may have {limits.body_bytes_max:,} bytes")
 
 
 def _invalid(errors: dict[str, str]) -> Problem:

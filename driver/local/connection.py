@@ -12,14 +12,19 @@ could open many and send a head byte by byte, or never read. So each connection 
 
 Whichever runs out aborts the connection. When a socket has all its connections, the one that has waited
 longest for a request makes room for a new one; where all are busy, the new one is told so.
+
+A client that has asked, and says no more (`shutdown(SHUT_WR)`, as `nc -N` and socat do), still hears its
+answer: what it asked for is done, and it must not be left in doubt. asyncio looks no further then, so that we
+look every `hangup_s` whether it is there.
 """
 
 import asyncio
 import json
+import select
 from typing import Final, cast
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from driver.local.errors import Code, Problem
@@ -58,6 +63,8 @@ class Connection(H11Protocol):
         self.waiting_since: float | None = None
         self._request_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
+        self._hangup_timer: asyncio.TimerHandle | None = None
+        """Runs from when a client says no more until its connection ends."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Learn the peer, and make room where there is none."""
@@ -74,10 +81,21 @@ class Connection(H11Protocol):
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop both timers."""
+        """Stop all timers."""
         self._stop_waiting()
         self.resume_writing()
+        if self._hangup_timer is not None:
+            self._hangup_timer.cancel()
         super().connection_lost(exc)
+
+    # True keeps the connection, as asyncio has it, and uvicorn not
+    def eof_received(self) -> bool:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride]
+        """Go on with a whole request of a client that says no more; let go of one that is gone."""
+        if not self._answering() or self.cycle.more_body or self._hung_up():
+            return False
+        if self._hangup_timer is None:  # pipelining makes asyncio read the end again
+            self._look_whether_it_is_there()
+        return True
 
     def handle_events(self) -> None:
         """Stop the request timer when a request's head is complete."""
@@ -91,6 +109,8 @@ class Connection(H11Protocol):
         if not self.transport.is_closing():
             self._await_request()
         super().on_response_complete()
+        if self._hangup_timer is not None and not self._answering():
+            self.transport.close()  # nothing more can come
 
     def pause_writing(self) -> None:
         """The client does not keep up: give it so long, and no longer."""
@@ -107,6 +127,23 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP/1.1 request."""
         self._answer_and_close(Problem(Code.INVALID_REQUEST, msg))
+
+    def _answering(self) -> bool:
+        # none, before the first request: uvicorn declares it otherwise
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
+
+    def _hung_up(self) -> bool:
+        """Return whether the client has closed its socket, and not only its sending half."""
+        watched = select.poll()
+        watched.register(self.transport.get_extra_info("socket").fileno(), 0)
+        return bool(watched.poll(0))
+
+    def _look_whether_it_is_there(self) -> None:
+        if self._hung_up():
+            self.transport.abort()
+        else:
+            self._hangup_timer = self.loop.call_later(self.bounds.hangup_s, self._look_whether_it_is_there)
 
     def _await_request(self) -> None:
         self._stop_waiting()

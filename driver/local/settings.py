@@ -27,12 +27,15 @@ class LocalLimits:
     """Reads of the journal in flight: commits take turns with them, so a crowd of readers must wait
     outside."""
     header_bytes_max: int = 16_384
+    """A request's line and headers, as they came."""
     body_bytes_max: int = 65_536
     request_s: float = 10.0
     """From the connection, or from the last answer, until a request's head is complete, and again for its
     body."""
     stall_s: float = 120.0
     """How long a client may leave its answer unread, with our buffers full, before it is cut off."""
+    hangup_s: float = 2.0
+    """How soon it is seen that a client is gone that had said before that it says no more."""
     drain_s: float = 2.0
     """How long answers in progress may take once the daemon stops."""
     page_bytes_max: int = 4_194_304
