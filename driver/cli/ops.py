@@ -3,21 +3,22 @@
 Part of `driver.cli`.
 
     click.ClickException
-     └── NoOperation   1   `show` was given a command that is no tool call
+     └── NoOperation   1   `show` was given a command that is no tool call, or was refused
 """
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote
+from typing import Final
 
 import click
 from rich.console import RenderableType
 
 from driver.cli import completion, doors, views
-from driver.cli.client import LocalClient
+from driver.cli.client import LocalClient, Refused
 from driver.cli.failures import EXIT_REFUSED
 from driver.cli.options import config_option, json_option
 from driver.cli.output import show as write
@@ -25,28 +26,32 @@ from driver.cli.output import write_json
 from driver.cli.paging import cursor_option, limit_option, show_page, write_more
 from driver.cli.plain import plain
 from driver.cli.replies import CommandReply, Operation, Page, Run, Story
+from driver.cli.segments import segment
 from driver.cli.story import story_lines
 from driver.cli.watch import watch
+from driver.local.errors import Code
 from driver.local.queries import REASONS
 from store.lifecycle import Effect, State
 
-OPERATION_ID_PREFIX = "op_"
+_OPERATION_ID: Final = re.compile(r"op_[0-9a-f]{32}")
+_OPERATION_ID_PREFIX: Final = "op_"
 
 
 class NoOperation(click.ClickException):
-    """The command exists, and is no tool call."""
+    """The command exists, and is no tool call, or was refused."""
 
     exit_code = EXIT_REFUSED
 
     def __init__(self, command_id: str, command: CommandReply) -> None:
         self.command = command
         before = (command.receipt_seq or command.accepted_seq or 1) - 1
-        super().__init__(
-            plain(
-                f"the command {command_id} is a {command.kind}, which has no operation: "
-                f"see what became of it with 'effectd tail --after {before}'"
-            )
+        text = (
+            f"the command {command_id} was refused, and nothing was called: see why"
+            if command.kind is None
+            else f"the command {command_id} is a {command.kind}, which has no operation: "
+            "see what became of it"
         )
+        super().__init__(plain(f"{text} with 'effectd tail --after {before}'"))
 
 
 @click.command()
@@ -118,7 +123,7 @@ def show(config_file: Path, wanted: str, *, as_json: bool) -> None:
     """Tell the whole story of one operation. ID is its own, or that of its command."""
     with doors.inspect(config_file) as client:
         operation_id = operation_of(client, wanted)
-        text = client.get(f"/v1/operations/{quote(operation_id, safe='')}")
+        text = client.get(f"/v1/operations/{segment(operation_id)}")
         if as_json:
             write_json(json.loads(text))
             return
@@ -131,12 +136,16 @@ def operation_of(client: LocalClient, wanted: str) -> str:
 
     Raises `NoOperation`, and what the client raises.
     """
-    if wanted.startswith(OPERATION_ID_PREFIX):
+    if _OPERATION_ID.fullmatch(wanted):
         return wanted
-    command_id = wanted
-    command = client.read(CommandReply, f"/v1/commands/{quote(command_id, safe='')}")
+    try:
+        command = client.read(CommandReply, f"/v1/commands/{segment(wanted)}")
+    except Refused as error:
+        if error.problem.code == Code.COMMAND_NOT_FOUND and wanted.startswith(_OPERATION_ID_PREFIX):
+            return wanted  # cut off, or mistyped: it is said of an operation that there is none
+        raise
     if command.operation_id is None:
-        raise NoOperation(command_id, command)
+        raise NoOperation(wanted, command)
     return command.operation_id
 
 

@@ -125,9 +125,9 @@ class Operation(Reply):
 
 
 class Command(Reply):
-    """The command that an operation came from."""
+    """The command that an operation came from; `kind` is None where it was refused for good."""
 
-    kind: str
+    kind: str | None
     accepted_seq: int | None
     accepted_at: datetime
     expires_at: datetime | None

@@ -152,11 +152,11 @@ class Operation(Published):
 
 
 class Command(Published):
-    """A command; `accepted_seq` is null where it was refused for good."""
+    """A command; `accepted_seq` and `kind` are null where it was refused for good."""
 
     command_id: str
     run_id: str | None
-    kind: str
+    kind: str | None
     origin: Origin
     content_digest: Hex64
     operation_id: str | None

@@ -222,11 +222,14 @@ def approvals(telling: Iterable[StoredEvent]) -> list[JsonValue]:
 
 
 def command(record: CommandRecord) -> JsonObject:
-    """Return a command. `accepted_seq` is null where it was refused for good."""
+    """Return a command. `accepted_seq` and `kind` are null where it was refused for good.
+
+    The event that holds a refusal does not say of which kind it was.
+    """
     return {
         "command_id": record.command_id,
         "run_id": record.run_id,
-        "kind": record.kind,
+        "kind": record.kind or None,
         "origin": record.origin,
         "content_digest": record.content_digest,
         "operation_id": record.operation_id,

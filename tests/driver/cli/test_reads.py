@@ -126,6 +126,29 @@ async def test_show_as_json_is_the_whole(desk: Desk) -> None:
     assert told["result"] == {"id": 7}
 
 
+@pytest.mark.parametrize("name", ["..", ".", "op_mine", "a.b:c-d_e"])
+async def test_whatever_a_plane_calls_a_command_or_a_run_can_be_named(tmp_path: Path, name: str) -> None:
+    """Names of one or two dots are names, and `op_` may begin that of a command."""
+    async with desk_in(tmp_path) as desk:
+        await desk.world.lose(name, run=name)
+        assert json.loads((await desk.effectd("show", name, "--json")).stdout)["command_id"] == name
+        assert (await desk.effectd("wall", name)).exit_code == 0
+
+
+async def test_a_command_that_was_refused_says_so(tmp_path: Path) -> None:
+    """Its kind is not known any more: null, and no empty text. Why it was refused is one command away."""
+    async with desk_in(tmp_path) as desk:
+        await desk.world.refuse("cmd-1")
+        told = (await desk.world.get("/v1/commands/cmd-1")).json()
+        done = await desk.effectd("show", "cmd-1")
+        why = await desk.effectd("tail", "--after", str(told["receipt_seq"] - 1))
+    assert (told["kind"], told["accepted_seq"], told["receipt_kind"]) == (None, None, "command.refused")
+    assert (done.exit_code, done.stdout) == (1, "")
+    hint = f"see why with 'effectd tail --after {told['receipt_seq'] - 1}'"
+    assert f"was refused, and nothing was called: {hint}" in done.stderr
+    assert "run_ended" in why.stdout
+
+
 async def test_runs_and_status(desk: Desk) -> None:
     """Where something is unsettled it says how much."""
     lines = (await desk.effectd("runs")).stdout.splitlines()
@@ -140,7 +163,10 @@ async def test_runs_and_status(desk: Desk) -> None:
     [
         (("show", "op_none"), 1, "this journal has no operation 'op_none'"),
         (("show", "none"), 1, "this journal has no command 'none'"),
-        (("show", "a/../b"), 1, "no_such_path"),
+        (("show", "a/../b"), 1, "this journal has no command"),
+        (("show", ".."), 1, "this journal has no command '..'"),
+        (("show", ""), 2, "an ID is empty"),
+        (("wall", ".."), 1, "this journal has no run '..'"),
         (("ops", "--cursor", "x"), 2, "must be the `next` of an earlier page"),
         (("ops", "--run", "a b"), 2, "run: "),
         (("ops", "--limit", "501"), 2, "not in the range"),

@@ -21,6 +21,7 @@ from driver.local.settings import LocalLimits, LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
 from store.events import (
     CommandAccepted,
+    CommandRefused,
     Draft,
     DriverStarted,
     EventData,
@@ -131,6 +132,12 @@ class World:
 
     async def accept(self, command: str, run: str = "run-1", tool: str = "issues/create") -> None:
         await self.journal.transact(lambda tx: accept(tx, command, run, tool))
+
+    async def refuse(self, command: str, run: str = "run-1") -> None:
+        """A command that is not taken, for good."""
+        data = CommandRefused(code="run_ended", message="the run has ended", content_digest=digest(command))
+        draft = replace(_draft(data, command, run), operation_id=None)
+        await self.journal.transact(lambda tx: tx.append(draft))
 
     async def lose(self, command: str, run: str = "run-1") -> None:
         """An operation whose outcome nobody knows."""
