@@ -4,6 +4,7 @@ Part of `driver.cli`; imports the client, the store and its siblings. The daemon
 where none does, its file is looked at, under its lock.
 """
 
+import math
 import socket
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -80,10 +81,19 @@ class Diagnosis:
         return EXIT_UNSETTLED if Severity.UNSETTLED in severities else EXIT_DONE
 
 
+def _finite(_ctx: click.Context, _param: click.Parameter, seconds: float | None) -> float | None:
+    """Refuse `nan`, than which nothing is older or younger, and `inf`."""
+    if seconds is not None and not math.isfinite(seconds):
+        message = f"{seconds} is no finite number of seconds"
+        raise click.BadParameter(message)
+    return seconds
+
+
 @click.command()
 @click.option(
     "--max-age",
     type=click.FloatRange(min=0),
+    callback=_finite,
     metavar="SECONDS",
     help="Exit 1 only where something is unsettled for longer than that.",
 )

@@ -263,7 +263,7 @@ def _url(*schemes: str) -> Callable[[object], str]:
             raise wanted("a URL without user and password: secrets stand in files only", hide=True)
         if not valid or parts.fragment or " " in text:
             raise wanted(allowed)
-        return text
+        return parts.scheme + text[len(parts.scheme) :]  # in lower case, as it is compared from here on
 
     return check
 

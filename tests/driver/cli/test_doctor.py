@@ -48,6 +48,8 @@ async def test_what_is_unsettled_counts_from_an_age_on(tmp_path: Path) -> None:
         assert (await asked(desk.config))[:2] == (1, ["unsettled"])
         assert (await asked(desk.config, "--max-age", "0"))[0] == 1
         assert (await asked(desk.config, "--max-age", "86400"))[:2] == (0, [])
+        for none in ("nan", "inf", "-1"):
+            assert (await desk.effectd("doctor", "--max-age", none)).stdout == ""
         done = await desk.effectd("doctor")
     assert f"effectd ops --unsettled --config {desk.config}" in done.stdout
 

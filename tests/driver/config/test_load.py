@@ -296,6 +296,14 @@ def test_only_web_socket_addresses_reach_a_plane(url: str) -> None:
     )
 
 
+def test_the_scheme_of_an_address_has_no_case() -> None:
+    """RFC 3986, 3.1: whoever writes WSS means TLS, and whoever writes WS shows the token."""
+    control = parse(CONTROL.replace("wss:", "WSS:"), HERE).control
+    assert control is not None
+    assert control.url.startswith("wss:")
+    assert "in the clear" in problem(CONTROL.replace("wss:", "WS:"))
+
+
 def test_every_mistake_is_reported() -> None:
     """Wrong keys, contradictions and what is not built come together, by table."""
     found = problems(
