@@ -59,29 +59,36 @@ class Rebuilt:
     """
 
     def __init__(self, view: View) -> None:
-        head = view.ledger.head
         try:
             # it is made in the owner's thread, and may be closed in another one
             self._connection: Final = sqlite3.connect(
                 "", isolation_level=None, cached_statements=_CACHED_STATEMENTS, check_same_thread=False
             )
-            self._prepare()
         except sqlite3.OperationalError as error:
             raise ScratchFailed(str(error)) from error
-        fresh = new_head(file_id=head.file_id, journal_id=head.journal_id, created_at=head.created_at)
-        self.ledger: Final = Batches(self._connection, fresh)
-        self._has_histories: Final = view.base > 0
-        self.after = 0
-        """The newest event that is projected."""
-        self._seed(view)
+        try:
+            self._prepare()
+            head = view.ledger.head
+            fresh = new_head(file_id=head.file_id, journal_id=head.journal_id, created_at=head.created_at)
+            self.ledger: Final = Batches(self._connection, fresh)
+            self._has_histories: Final = view.base > 0
+            self.after = 0
+            """The newest event that is projected."""
+            self._seed(view)
+        except BaseException:
+            self.close()  # who did not get it cannot
+            raise
 
     def _prepare(self) -> None:
-        for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
-            self._connection.execute(f"PRAGMA {pragma}").fetchall()
-        schema.migrate(self._connection)
-        for (name,) in self._connection.execute(_INDEXES).fetchall():
-            self._connection.execute(f"DROP INDEX {name}")  # whatever they are for, nobody asks for it here
-        self._connection.execute("BEGIN")
+        try:
+            for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
+                self._connection.execute(f"PRAGMA {pragma}").fetchall()
+            schema.migrate(self._connection)
+            for (name,) in self._connection.execute(_INDEXES).fetchall():
+                self._connection.execute(f"DROP INDEX {name}")  # whatever it is for, nobody asks for it here
+            self._connection.execute("BEGIN")
+        except sqlite3.OperationalError as error:
+            raise ScratchFailed(str(error)) from error
 
     def recent(self, operation_id: OperationId) -> OperationRow | None:
         """Return an operation that is remembered, as of its newest event: what would be read of it."""

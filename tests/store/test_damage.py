@@ -6,7 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio import to_thread
@@ -88,6 +90,33 @@ def test_garbage_in_any_column_is_found_or_refused(
         assert isinstance(found, OpenRefused) or found or (table, column) in UNSEEN, f"{column} = {value}"
         str(found).encode()  # and it can be printed
     assert tried, "some garbage must have been taken"
+
+
+def test_a_look_at_garbage_leaves_no_database_open(
+    settings: JournalSettings, template: Path, journal_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the projections cannot even be begun, neither is the one open in which they would be made."""
+    made: list[sqlite3.Connection] = []
+
+    class Kept(sqlite3.Connection):
+        def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - as sqlite3 has it
+            super().__init__(*args, **options)
+            made.append(self)
+
+    assert spoil(journal_file, "traces", "resumes", "'x'")
+    monkeypatch.setattr("store.rebuild.sqlite3.connect", partial(sqlite3.connect, factory=Kept))
+    assert look(settings)
+    assert [connection for connection in made if is_open(connection)] == []
+    assert made
+
+
+def is_open(connection: sqlite3.Connection) -> bool:
+    """Whether statements can still be run."""
+    try:
+        connection.execute("SELECT 1")
+    except sqlite3.ProgrammingError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("sql", ["PRAGMA user_version = 0", "PRAGMA user_version = 99"])
