@@ -7,7 +7,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -138,8 +137,10 @@ def _fuzz_one(ask: Callable[[Any], None], operation: Any, mode: GenerationMode, 
             case.query["follow"] = False  # it would last for ever
         ask(case)
 
-    with suppress(Unsatisfiable):  # nothing about some requests can be wrong
+    try:  # noqa: SIM105 - from Python 3.12 on, `suppress` takes a group of failures apart
         ask_one()
+    except Unsatisfiable:  # nothing about some requests can be wrong
+        pass
 
 
 def request(http: httpx2.Client, case: Any) -> httpx2.Response:  # noqa: ANN401 - partial types
