@@ -37,12 +37,13 @@ from tests.faults.simulation.life import BASE, counting
 from tests.faults.simulation.loop import PROCESS, VirtualLoop, order_scopes
 from tests.faults.simulation.outcome import Outcome, play
 from tests.faults.simulation.themes import TWO_DAEMONS, Theme
-from tests.faults.simulation.truth import Say
+from tests.faults.simulation.truth import ONCE, Say
 
 MEMORY: Final = Path("/dev/shm")
 RESERVE_BYTES: Final = 65_536
 APT: Final = {
     "any retry": Theme(tools=("plain",), deeds=("lost, done", "late", "garbled, done")),
+    "a retry is no resend": Theme(tools=(ONCE,), resends=True),
     "another history is no matter": TWO_DAEMONS,
     "4001 is a close like any other": TWO_DAEMONS,
 }

@@ -20,11 +20,14 @@ from driver.core.signals import FenceReason, Order
 from driver.engine.assignments import load
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.intake import Intake
+from driver.engine.lookalikes import Lookalikes
 from driver.engine.posture import Posture
 from driver.engine.queue import Waiting
 from driver.engine.running import Started
+from driver.engine.terms import Terms
 from driver.engine.waits import give_up
-from store.records import Origin
+from store.records import OperationRecord, Origin
+from store.view import View
 from store.writer import Writer
 from tests.system.patches import lost_is_not_executed, told_before_commit
 
@@ -138,6 +141,17 @@ def any_retry() -> Generator[None]:
 
 
 @contextmanager
+def retried_twins() -> Generator[None]:
+    """Let what was sent again be tried again, too."""
+
+    def of_attempt(self: Lookalikes, view: View, record: OperationRecord, terms: Terms) -> None:
+        del self, view, record, terms
+
+    with swapped(Lookalikes, "of_attempt", of_attempt):
+        yield
+
+
+@contextmanager
 def believed() -> Generator[None]:
     """Go on where the plane's welcome says that it knows another history."""
 
@@ -194,6 +208,7 @@ CONTROLS: Final[Mapping[str, Control]] = MappingProxyType(
         "acts before the welcome": Control(unconfirmed, (" I9: ",)),
         "lost is not executed": Control(lost_is_none, (" I3: ",)),
         "any retry": Control(any_retry, (" I2: ",)),
+        "a retry is no resend": Control(retried_twins, (" one call of a tool ",)),
         "another history is no matter": Control(believed, (" intent_ack: ", ": its chain is ")),
         "4001 is a close like any other": Control(never_superseded, (" I10: ",)),
         "a folder without a lock": Control(unlocked, (" I10: ",)),

@@ -5,12 +5,13 @@ more.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
 from tests.faults.simulation.plane import Plane
 from tests.faults.simulation.tools import HANDED, WRITES, Tools
-from tests.faults.simulation.truth import Truth
+from tests.faults.simulation.truth import ONCE, Truth
 
 Json = dict[str, Any]
 Later = Callable[..., None]
@@ -31,6 +32,18 @@ _WAYS: Final = (
 """What a person does about an operation that nobody knows the outcome of."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whims:
+    """The dice about what is wanted in some worlds only; None: it is not."""
+
+    delegates: Random | None = None
+    """About a call that others are made for."""
+    goes_on: Random | None = None
+    """About another run in its service, later."""
+    resends: Random | None = None
+    """About a call that was not executed: it is sent again, and tried again."""
+
+
 class Person:
     """Everybody who wants something."""
 
@@ -42,8 +55,7 @@ class Person:
         tools: Tools,
         later: Later,
         only: tuple[str, ...],
-        delegates: Random | None = None,
-        goes_on: Random | None = None,
+        whims: Whims,
     ) -> None:
         self._rng = rng
         self._truth = truth
@@ -52,10 +64,7 @@ class Person:
         self._later = later
         self._only = only
         """The tools to call; none stands for any."""
-        self._delegates = delegates
-        """The dice about a call that others are made for; None: there is none."""
-        self._goes_on = goes_on
-        """The dice about another run in its service, later; None: there is none."""
+        self._delegates, self._goes_on, self._resends = whims.delegates, whims.goes_on, whims.resends
         self._calls: list[Json] = []
         self._followed: set[str] = set()
         self._numbers = 0
@@ -64,6 +73,8 @@ class Person:
         """Have some calls given, over some time, and some of them withdrawn."""
         rng = self._rng
         tools = self._only or rng.sample(WRITES, rng.randint(1, 4))
+        if self._resends is not None and not self._only:
+            tools = (ONCE, *tools)
         burst = rng.random() < 0.3
         if self._delegates is not None:
             data = {"tool": f"tools/{HANDED}", "arguments": {"n": -1}}
@@ -109,6 +120,8 @@ class Person:
                 self._delegate(operation)
         elif kind == "operation.approval_requested":
             self._decide(event)
+        elif kind == "operation.not_executed" and self._resends is not None:
+            self._send_again(event, self._resends)
         elif kind in ("operation.unknown", "operation.failed") and operation not in self._followed:
             self._followed.add(operation)
             if self._rng.random() < 0.6:
@@ -141,6 +154,17 @@ class Person:
         self._later(after_s, self._plane.give, frame)
         if rng.random() < 0.7:
             self._later(after_s + rng.uniform(0.0, 30.0), self._order, "run.end", "child-late")
+
+    def _send_again(self, event: Json, rng: Random) -> None:
+        """Have an equal call made under another id, and another attempt of the first one, in some order."""
+        call = next((each for each in self._calls if each["command_id"] == event["command_id"]), None)
+        if call is None or event["operation_id"] in self._followed:
+            return
+        self._followed.add(event["operation_id"])
+        again = {**call, "command_id": f"again-{call['command_id']}"}
+        again.pop("expires_in_ms", None)
+        self._later(rng.uniform(0.0, 10.0), self._plane.give, again)
+        self._later(rng.uniform(0.0, 20.0), self._ask_for, "operation.retry", event)
 
     def _decide(self, event: Json) -> None:
         rng = self._rng

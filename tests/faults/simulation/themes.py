@@ -13,6 +13,8 @@ class Theme:
     place: str | None = None
     """The boundary at whose second passing the first life ends."""
     snapshot: bool = False
+    resends: bool = False
+    """Whether what was not executed is always sent again, and tried again."""
     clone: bool = False
     """Whether there are two daemons that the plane cannot tell apart; so for tools whose intents it holds."""
 

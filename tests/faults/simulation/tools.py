@@ -24,7 +24,7 @@ from driver.core.templates import Template
 from driver.providers.protocol import Progress
 from store.records import OperationId
 from tests.faults.simulation.disk import Machine
-from tests.faults.simulation.truth import Truth
+from tests.faults.simulation.truth import ONCE, Truth
 
 EXECUTION_S: Final = 20.0
 LATE_S: Final = 15.0
@@ -60,7 +60,7 @@ CONTRACTS: Final[dict[str, Contract]] = {
     "proving": replace(PLAIN, error_means="none"),
     "unsettled": replace(PLAIN, error_means="unsettled"),
     "held": replace(PLAIN, held_s=10.0),
-    "once": replace(PLAIN, identical="once-per-run"),
+    ONCE: replace(PLAIN, identical="once-per-run"),
     "undo": replace(PLAIN, error_means="none"),
     "handed": PLAIN,
     "read": replace(PLAIN, effect="read"),

@@ -20,6 +20,8 @@ Json = dict[str, Any]
 Say = Callable[[str], None]
 """Told each line of a world's trace, for a person."""
 
+ONCE: Final = "once"
+"""The tool whose call is made once in a run, whoever asks for it again, and in whatever way."""
 JUDGED: Final = "judged by its records"
 
 
@@ -71,6 +73,8 @@ class Truth:
         """The attempts of each operation that there are intents of, by the seq of these on the wire."""
         self._reads: set[str] = set()
         """Operations that were called, and may change nothing."""
+        self._once: dict[str, tuple[str, str]] = {}
+        """The run and the arguments of each call that is to be made once in a run."""
         self._denials: dict[tuple[str, int], str] = {}
         """The attempts of which an event has said that they did nothing; in what words, the first time."""
         self._trace = hashlib.blake2b(digest_size=16)
@@ -130,6 +134,8 @@ class Truth:
         match event.kind:
             case "command.accepted":
                 self.accepted_in.setdefault(operation_id, life)
+                if data.get("tool") == f"tools/{ONCE}":
+                    self._once[operation_id] = (str(event.run_id), data["args_digest"])
                 if parent := data.get("parent_operation_id"):
                     self.children.setdefault(parent, set()).add(operation_id)
             case "operation.started":
@@ -225,6 +231,16 @@ class Truth:
         self._by_attempt[key, attempt] += 1
         if self.effects[key] > 1 and key not in self.lied:
             self.blame("I2", f"{key} happened {self.effects[key]} times")
+        self._happens_once(key)
+
+    def _happens_once(self, key: str) -> None:
+        """Of calls that are to be made once in a run, only one does anything, as far as one journal knows."""
+        wanted = self._once.get(key)
+        if wanted is None or self.forked or self.cloned:
+            return
+        twins = [each for each, other in self._once.items() if other == wanted and self.effects[each]]
+        if len(twins) > 1:
+            self.blame("I2", f"{twins} are one call of a tool that makes it once in a run")
 
     # ------------------------------------------------------------ the end
 

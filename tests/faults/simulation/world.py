@@ -20,7 +20,7 @@ from tests.faults.simulation.disk import Disk
 from tests.faults.simulation.files import copy_folder, remove_folder
 from tests.faults.simulation.life import BASE, STOP_S, Around, Clocks, Life, counting, dead_letters, records
 from tests.faults.simulation.network import Network
-from tests.faults.simulation.person import Person
+from tests.faults.simulation.person import Person, Whims
 from tests.faults.simulation.plane import Plane
 from tests.faults.simulation.rivals import CLONED, INSEPARABLE, INTRUDING, Rivals
 from tests.faults.simulation.themes import THEMES, TWO_DAEMONS, Theme
@@ -34,8 +34,9 @@ REST_S: Final = 1_200.0
 LOOK_S: Final = 2.0
 OPERATOR_S: Final = 7.0
 """How often an operator looks."""
-DELEGATING, GOING_ON, FORGETTING = 0.1, 0.5, 0.15
-"""In how many worlds a call is delegated; of these, to one more run; what is over is soon forgotten."""
+DELEGATING, GOING_ON, FORGETTING, RESENDING = 0.1, 0.5, 0.15, 0.2
+"""In how many worlds a call is delegated; of these, to one more run; what is over is soon forgotten; what was
+not executed is sent again, and tried again."""
 KEPT_S: Final = (0.5, 4.0, 15.0)
 AFTER_STOP: Final = "judged in the life after a stop"
 PLACES: Final = tuple(name for name in BOUNDARIES if not name.startswith("journal."))
@@ -80,6 +81,7 @@ class World:
         self.tools = Tools(self._dice("tools"), truth, context)
         self.plane = Plane(self._dice("plane"), truth, context)
         delegates, goes_on, keeps = map(self._dice, ("delegation", "another run", "retention"))
+        resends = self._dice("resends")
         person = Person(
             self.rng,
             truth,
@@ -87,8 +89,11 @@ class World:
             self.tools,
             self._later,
             self.theme.tools,
-            delegates if delegates.random() < DELEGATING and not self.theme.clone else None,
-            goes_on if goes_on.random() < GOING_ON else None,
+            Whims(
+                delegates=delegates if delegates.random() < DELEGATING and not self.theme.clone else None,
+                goes_on=goes_on if goes_on.random() < GOING_ON else None,
+                resends=resends if self.theme.resends or resends.random() < RESENDING else None,
+            ),
         )
         truth.may_be_pruned = keeps.random() < FORGETTING
         self.tools.deeds = self.theme.deeds or self.tools.deeds
