@@ -43,13 +43,15 @@ refused with the state and the result of its twin, as it is while the twin runs 
     exchange   one request over HTTP: was its answer heard?  patience  its connection
     rejections what the SDK is not given, and its answer     backlog   what one relay leaves unread
     catalogue  the tools of all providers, by name           names     what they are called
+    fitting    what of a list clients can read
     passing    resources and prompts, for reading            own       `effectd__…`: tools of our own
     calls      a call from its arrival to its answer         waiting   those that wait, and what they hear
     asking     a call, and what the journal says of it       runs      who may speak for a run
     twins      equal calls that were made before             predecessors  runs that one continues by itself
     sessions   what a run over HTTP continues                unconfirmed  answers that a stop waits for
     outcomes   what a call came to                           answers   outcomes as tool results
-    words      what a model is told                          limits    every bound
+    words      what a model is told                          objections  what is not taken
+    limits     every bound
     approvals  asking a person, in the client too            errors    what keeps it from starting
 
 What is raised between these modules:

@@ -5,6 +5,7 @@ journal, in its thread.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,9 +15,10 @@ from driver.core.frames import CommandFrame
 from driver.core.requester import requested
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
 from driver.gateway.runs import Speaker
+from driver.gateway.twins import attached
 from driver.gateway.waiting import Wait, data_of, ended
 from store.events import ApprovalDecided, OperationUnknown
-from store.records import CommandId, JournalId, JsonObject, OperationId, OperationRecord
+from store.records import CommandId, Digest, JournalId, JsonObject, OperationId, OperationRecord
 from store.view import View
 
 
@@ -70,18 +72,22 @@ def outcome_of(wait: Wait, answer: Answer) -> Outcome | None:
             return None
 
 
-def before(view: View, *, wait: Wait, asked: Asked, refused: NotTaken) -> Outcome:
-    """Return what is known of a call that was asked before, and is refused now: it may have been executed.
+def before(
+    view: View, *, wait: Wait, asked: Asked, asked_at: datetime, digests: Sequence[Digest]
+) -> Outcome | None:
+    """Return what is known of a call that was asked before, and is not taken now; None where it never was.
 
     A fenced daemon answers nobody, and its journal may not be the one that had the call.
     """
     command = view.command(asked.command_id)
     record = None if command is None or command.operation_id is None else view.operation(command.operation_id)
-    if record is not None:
+    if record is None:
+        record = attached(view, (wait.run_id,), digests, asked_at)
+    if record is not None and record.run_id == wait.run_id:
         receipt = of_record(view, record)
         return receipt if isinstance(receipt, Ended) else Running(operation_id=record.operation_id)
     if asked.delivered_to == (view.journal_id,) and view.fence is None:
-        return refused
+        return None
     lost: JsonObject = {"reason": "journal_lost", "effect": "unknown"}
     return Ended(operation_id=wait.operation_id, kind=OperationUnknown.KIND, data=lost)
 

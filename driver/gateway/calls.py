@@ -25,6 +25,7 @@ from driver.crew import Crew
 from driver.gateway.answers import Reading, result_of
 from driver.gateway.asking import Asked, before, decision_about, frame_of, of_record, outcome_of
 from driver.gateway.limits import GatewayLimits
+from driver.gateway.objections import conflict, crowded, misshapen, run_in_use
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
 from driver.gateway.predecessors import Predecessors
 from driver.gateway.runs import Claims, Speaker
@@ -137,19 +138,25 @@ class Calls:
         self.tally.calls += 1
         objection = self._objection(asked)
         if objection is not None:
-            self.tally.refused += 1
-            return Given(result=await self._tell(objection, asked.tool))
+            return await self._refuse(asked, objection)
         if not await self.claims.wait_and_take(asked.speaker, self._limits.handover_s):
-            self.tally.refused += 1
-            return Given(result=await self._tell(_taken(asked.speaker), asked.tool))
+            return await self._refuse(asked, run_in_use(asked.speaker))
         try:
             wait = self._wait_of(asked)
             if wait is None:
-                self.tally.refused += 1
-                return Given(result=await self._tell(_another(asked), asked.tool))
+                return await self._refuse(asked, conflict(asked))
             return await self._attend(wait, asker, gone)
         finally:
             self.claims.give(asked.speaker)
+
+    async def recall(self, asked: Asked) -> Given | None:
+        """Return the answer to a call that is asked about again, and that nothing can be done for now.
+
+        None where it was never taken: then nothing was executed.
+        """
+        wait = self._new_wait(asked)
+        outcome = await self._before(wait, asked)
+        return None if outcome is None else await self._given(outcome, wait)
 
     async def journal_id(self) -> JournalId:
         """Return which journal this is."""
@@ -206,56 +213,60 @@ class Calls:
 
     def _objection(self, asked: Asked) -> NotTaken | None:
         if self._waits.count >= self._limits.calls_max and self._waits.find(asked.command_id) is None:
-            message = f"{self._waits.count} calls wait for their answers already: wait for some of them."
-            return NotTaken(code="overloaded", message=message)
-        try:
-            text = json.dumps(asked.arguments, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-            size = len(text.encode())
-        except (ValueError, RecursionError):
-            message = "The arguments hold a number or a text that JSON does not have."
-            return NotTaken(code="invalid_arguments", message=message)
-        if size > self._limits.arguments_bytes_max:
-            most = self._limits.arguments_bytes_max
-            message = (
-                f"The arguments have {size:,} bytes as JSON, and {most:,} are allowed: send less at once."
-            )
-            return NotTaken(code="oversize", message=message)
-        return None
+            return crowded(self._waits.count)
+        return misshapen(asked, self._limits)
+
+    async def _refuse(self, asked: Asked, objection: NotTaken) -> Given:
+        """Return the answer to a call that is not taken, unless it was when it was asked before."""
+        known = await self.recall(asked)
+        if known is not None:
+            return known
+        self.tally.refused += 1
+        return Given(result=await self._tell(objection, asked.tool))
+
+    async def _before(self, wait: Wait, asked: Asked) -> Outcome | None:
+        """Return what is known of a call that cannot be taken now; None where nothing was executed."""
+        if asked.asked_at is None:
+            return None
+        digests = self._digests(wait.digest, asked, self._sources.contract(asked.tool))
+        return await self._sources.journal.read(
+            partial(before, wait=wait, asked=asked, asked_at=asked.asked_at, digests=digests)
+        )
 
     def _wait_of(self, asked: Asked) -> Wait | None:
         """Return the call that is asked for: one that waits already, or a new one, begun.
 
         None where another call waits under this id: its answer is none of this one's.
         """
-        digest = args_digest(asked.tool, asked.arguments, sha256)
-        run_id = asked.speaker.run_id
+        wait = self._new_wait(asked)
         known = self._waits.find(asked.command_id)
         if known is not None:
-            return known if (known.run_id, known.digest) == (run_id, digest) else None
-        equal = self._waits.equal(run_id, digest)
+            return known if (known.run_id, known.digest) == (wait.run_id, wait.digest) else None
+        equal = self._waits.equal(wait.run_id, wait.digest)
         if equal is not None:
             self.tally.attached += 1
             return equal
-        wait = Wait(
+        self._waits.add(wait)
+        self._crew.carry_out(partial(self._begin, wait, asked), self._tasks)
+        return wait
+
+    def _new_wait(self, asked: Asked) -> Wait:
+        run_id = asked.speaker.run_id
+        return Wait(
             command_id=asked.command_id,
             operation_id=operation_id(self._sources.scope, run_id, asked.command_id),
             run_id=run_id,
             tool=asked.tool,
-            digest=digest,
+            digest=args_digest(asked.tool, asked.arguments, sha256),
         )
-        self._waits.add(wait)
-        self._crew.carry_out(partial(self._begin, wait, asked), self._tasks)
-        return wait
 
     async def _begin(self, wait: Wait, asked: Asked) -> None:
         """Hand the call to the engine, unless an equal one stands for it."""
         outcome = await self._stand_in(wait, asked) or outcome_of(
             wait, await self._sources.deliver(frame_of(asked))
         )
-        if isinstance(outcome, NotTaken) and asked.asked_at is not None:
-            outcome = await self._sources.journal.read(
-                partial(before, wait=wait, asked=asked, refused=outcome)
-            )
+        if isinstance(outcome, NotTaken):
+            outcome = await self._before(wait, asked) or outcome
         if outcome is not None:
             self._waits.end(wait, outcome)
 
@@ -386,6 +397,8 @@ class Calls:
 
     async def _tell(self, outcome: Outcome, tool: str) -> JsonObject:
         reading, outcome = await self._reading(outcome)
+        if reading.record is not None:
+            tool = reading.record.tool  # the name that it was called by may be another tool's, or nobody's
         return result_of(
             outcome,
             tool,
@@ -426,23 +439,6 @@ class Calls:
             return Reading(view.operation(wanted), None if stored is None else json.loads(stored))
 
         return await self._sources.journal.read(read)
-
-
-def _another(asked: Asked) -> NotTaken:
-    message = (
-        f"Another call is known as {asked.command_id}, and goes on as it was: send this one under an id of "
-        "its own."
-    )
-    return NotTaken(code="conflict", message=message)
-
-
-def _taken(speaker: Speaker) -> NotTaken:
-    option = "--run" if speaker.relayed else "Effectd-Run"
-    message = (
-        f"Another gateway serves run {speaker.run_id} now, and two agents with one run would take each "
-        f"other's calls for their own. Name none with {option}, or another one, or end the other."
-    )
-    return NotTaken(code="run_in_use", message=message)
 
 
 def _loop_time(stamp: Timestamp) -> float:

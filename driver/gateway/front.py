@@ -45,6 +45,7 @@ from driver.gateway.calls import Calls
 from driver.gateway.catalogue import Catalogue
 from driver.gateway.instructions import INSTRUCTIONS
 from driver.gateway.limits import GatewayLimits
+from driver.gateway.names import parse
 from driver.gateway.own import DEFINITIONS, OwnTools
 from driver.gateway.passing import Passing
 from driver.gateway.predecessors import TooManyOpen
@@ -190,21 +191,25 @@ class Front:
         if own is not None:
             return own
         tool = await self._catalogue.resolve(name)
-        if tool is None:
-            return self._unknown(name)
-        decided = await self._approvals.take(params, speaker, client_name(ctx))
+        decided = None if tool is None else await self._approvals.take(params, speaker, client_name(ctx))
         command_id, asked_at, before = _identity(params, relayed=speaker.relayed)
         asked = Asked(
             command_id=decided or command_id,
             speaker=speaker,
-            tool=str(tool),
+            tool=str(tool or parse(name) or name),
             arguments=arguments,
             asked_at=asked_at,
             delivered_to=before,
             traceparent=_traceparent(params),
         )
-        company = Company(ctx, speaker, self._approvals, self._limits)
-        given = await self._calls.answer(asked, company, gone=lambda: turn.gone)
+        if tool is None:
+            # what is asked about again may have been executed while there was such a tool
+            given = await self._calls.recall(asked)
+        else:
+            company = Company(ctx, speaker, self._approvals, self._limits)
+            given = await self._calls.answer(asked, company, gone=lambda: turn.gone)
+        if given is None:
+            return self._unknown(name)
         if given.about is not None:
             turn.answers(command_id, given.about)
         return given.result

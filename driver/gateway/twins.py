@@ -106,10 +106,9 @@ def is_undelivered(view: View, call: OperationRecord, delivered: Container[Comma
 def attached(
     view: View, runs: Sequence[RunId], digests: Sequence[Digest], asked_at: datetime
 ) -> OperationRecord | None:
-    """Return the equal call that was running at `asked_at`: whoever asked then was attached to it."""
+    """Return the equal call that was in flight at `asked_at` or since: whoever asked then attached to it."""
     for call in _calls(view, runs, digests):
-        began = moment(call.accepted_at) <= asked_at
-        if began and (call.ended_at is None or moment(call.ended_at) >= asked_at):
+        if call.ended_at is None or moment(call.ended_at) >= asked_at:
             return call
     return None
 

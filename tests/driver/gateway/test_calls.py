@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ from driver.core.answers import Answer, Submission
 from driver.core.attempts import Silence
 from driver.core.contracts import Contract
 from driver.core.frames import CommandFrame
+from driver.gateway.answers import CODE, OPERATION_ID, OUTCOME, REPLAYED
 from driver.gateway.asking import Asked
 from driver.gateway.calls import Calls, Given
 from driver.gateway.limits import GatewayLimits
@@ -22,7 +24,7 @@ from driver.gateway.waiting import Wait, Waits
 from driver.providers.protocol import Provider
 from store.journal import Journal
 from store.records import CommandId, JsonObject, Origin, RunId
-from tests.driver.engine.rig import DECLARED, Rig, ScriptedProvider, engine
+from tests.driver.engine.rig import DECLARED, SCOPE, Rig, ScriptedProvider, engine
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +36,7 @@ class Around:
     """The rest of the daemon: an engine, and nobody who cancels."""
 
     rig: Rig
-    scope: str = "driver-1"
+    scope: str = SCOPE
     stopping: bool = False
 
     @property
@@ -83,11 +85,32 @@ async def calls(
         tasks.cancel_scope.cancel()
 
 
-async def ask(made: Calls, command_id: str, *, speaker: Speaker = SPEAKER, **arguments: int) -> Given:
-    """Make a call, the same one where it has the same arguments."""
+async def ask(
+    made: Calls,
+    command_id: str,
+    *,
+    speaker: Speaker = SPEAKER,
+    asked_at: datetime | None = None,
+    **arguments: int,
+) -> Given:
+    """Make a call, the same one where it has the same arguments; or ask about one of before."""
     said: JsonObject = {**arguments}
-    asked = Asked(command_id=CommandId(command_id), speaker=speaker, tool="tools/act", arguments=said)
+    asked = Asked(
+        command_id=CommandId(command_id),
+        speaker=speaker,
+        tool="tools/act",
+        arguments=said,
+        asked_at=asked_at,
+        delivered_to=() if asked_at is None else (await made.journal_id(),),
+    )
     return await made.answer(asked, Patient(), gone=lambda: False)
+
+
+def operation_of(given: Given) -> str:
+    """Return the operation that an answer names."""
+    meta = given.result["_meta"]
+    assert isinstance(meta, dict)
+    return str(meta[OPERATION_ID])
 
 
 async def test_a_stop_waits_for_answers_that_somebody_will_confirm(tmp_path: Path) -> None:
@@ -149,3 +172,42 @@ async def test_answers_that_a_stop_waits_for_are_bounded(
         made.delivered(newest.about)
         with anyio.fail_after(30):
             await made.flush()
+
+
+async def test_equal_calls_of_one_moment_are_one_execution_in_the_next_life_too(tmp_path: Path) -> None:
+    """They are sent at once, and neither waits for the other to be accepted: the journal has one of them."""
+    provider = ScriptedProvider()
+    async with calls(tmp_path, provider) as made:
+        moment = datetime.now(UTC)
+        first = await ask(made, "one")
+        assert first.about is not None
+        made.delivered(first.about)
+        second = await ask(made, "two", asked_at=moment)
+        assert second.result == {**first.result, "_meta": replayed(first)}
+        assert second.about is not None
+        made.delivered(second.about)
+        third = await ask(made, "three")
+        assert operation_of(third) != operation_of(first), "what was not asked before is a call of its own"
+    assert len(provider.executed) == 2
+
+
+async def test_a_call_that_was_made_is_not_denied_where_it_is_not_taken_again(tmp_path: Path) -> None:
+    """Its run is another relay's by now: what is known of it is told, and of others that nothing was done."""
+    provider = ScriptedProvider()
+    async with calls(tmp_path, provider, GatewayLimits(handover_s=0.001)) as made:
+        moment = datetime.now(UTC)
+        first = await ask(made, "one")
+        assert made.claims.take(replace(SPEAKER, holder="another"))
+        again = await ask(made, "one", asked_at=moment)
+        assert again.result == {**first.result, "_meta": replayed(first)}
+        assert again.about == first.about
+        never = await ask(made, "two", asked_at=moment, n=2)
+        assert never.result["_meta"] == {OUTCOME: "refused", CODE: "run_in_use"}
+        new = await ask(made, "three")
+        assert new.result["_meta"] == {OUTCOME: "refused", CODE: "run_in_use"}
+    assert len(provider.executed) == 1
+
+
+def replayed(given: Given) -> JsonObject:
+    """Return the `_meta` of an answer that is given once more."""
+    return {OUTCOME: "succeeded", OPERATION_ID: operation_of(given), REPLAYED: True}
