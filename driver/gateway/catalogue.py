@@ -9,17 +9,14 @@ engine, which says what is wrong.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final
 
 import anyio
 import structlog
-from mcp_types import methods
-from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
-from pydantic import ValidationError
 
 from driver.core.attempts import NotSent
 from driver.core.contracts import Contract, ToolName
 from driver.core.identity import definition_digest
+from driver.gateway.fitting import fits
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.names import exposed, parse
 from driver.providers.protocol import Provider
@@ -27,8 +24,6 @@ from driver.providers.serving import Serving
 from store.records import JsonObject, JsonValue
 
 log = structlog.stdlib.get_logger(__name__)
-
-_VERSIONS: Final = (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION)
 
 
 class Catalogue:
@@ -180,10 +175,7 @@ class Catalogue:
         shown: JsonObject = {**definition, "name": called}
         if "title" not in shown and called != f"{tool.provider}__{tool.tool}":
             shown["title"] = str(tool)
-        try:
-            for version in _VERSIONS:
-                methods.serialize_server_result("tools/list", version, {"tools": [shown], **_CACHE})
-        except ValidationError:
+        if not fits("tools/list", "tools", shown):
             log.warning("tool_not_shown", tool=str(tool), why="its definition is none that MCP knows")
             return None
         return shown
@@ -191,6 +183,3 @@ class Catalogue:
     def _state(self) -> str:
         tools: JsonObject = {name: dict(shown) for name, shown in self._tools.items()}
         return definition_digest(tools)
-
-
-_CACHE: Final[JsonObject] = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}

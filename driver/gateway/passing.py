@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
+import structlog
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 
 from driver.core.contracts import ToolName
+from driver.gateway.fitting import fits
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.names import exposed
 from driver.gateway.words import quoted
@@ -28,6 +30,8 @@ ITEMS_MAX: Final = 4_096
 """Entries of one provider's list."""
 NOT_FOUND: Final = -32_002
 """The code for a resource that is not there."""
+
+log = structlog.stdlib.get_logger(__name__)
 
 
 class Passing:
@@ -99,8 +103,13 @@ class Passing:
 
         async def ask(name: str) -> None:
             items = await self._pages(name, method, member)
-            if items:
-                found[name] = items
+            fitting = [item for item in items if fits(method, member, item)]
+            if len(fitting) < len(items):
+                log.warning(
+                    "entries_not_shown", provider=name, method=method, count=len(items) - len(fitting)
+                )
+            if fitting:
+                found[name] = fitting
 
         with anyio.move_on_after(self._limits.list_s):
             async with anyio.create_task_group() as tasks:

@@ -11,7 +11,7 @@ from driver.core.contracts import Contract
 from driver.gateway.catalogue import Catalogue
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.passing import Passing
-from store.records import JsonObject
+from store.records import JsonObject, JsonValue
 from tests.driver.engine.rig import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -28,6 +28,7 @@ class Shelf(ScriptedProvider):
         super().__init__()
         self.open = anyio.Event()
         self.asked = 0
+        self.entries: list[JsonValue] = [{"uri": "x://1", "name": "one"}]
         if is_open:
             self.open.set()
 
@@ -39,7 +40,7 @@ class Shelf(ScriptedProvider):
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         del method, params
         await self.open.wait()
-        return {"result": {"resources": [{"uri": "x://1", "name": "one"}]}}
+        return {"result": {"resources": self.entries}}
 
 
 @asynccontextmanager
@@ -104,3 +105,11 @@ async def test_a_provider_that_hangs_later_keeps_its_tools() -> None:
         assert names(await made.tools()) == ["good__read", "shelf__read"]
         assert made.is_late("shelf")
         assert str(await made.resolve("shelf__read")) == "shelf/read"
+
+
+async def test_an_entry_that_no_client_could_read_costs_no_other_its_place() -> None:
+    """Whatever a provider lists: clients get what fits, of this provider and of the others."""
+    bad = Shelf()
+    bad.entries = [{"uri": "x://2", "name": 5}, {"uri": "x://3"}, "four", {"uri": "x://5", "name": "five"}]
+    async with catalogue(good=Shelf(), bad=bad) as (_made, passing, _told):
+        assert names(await passing.resources()) == ["five", "one"]
