@@ -26,6 +26,8 @@ from driver.gateway.wire import (
 CALL: Final = "tools/call"
 PASSED_MAX: Final = 1_024
 """Calls whose answers were passed on last; the client may not have read them yet."""
+CANCELLED_MAX: Final = 1_024
+"""Requests that were cancelled last; an answer to one may be on its way yet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +85,7 @@ class Ledger:
         self._entries: dict[str, Entry] = {}
         self._passed: OrderedDict[str, str] = OrderedDict()
         """Commands whose answers were passed on, by the client's id for them."""
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -112,6 +115,17 @@ class Ledger:
     def settle(self, request_id: Json) -> Entry | None:
         """Forget a request that is answered, or not wanted any more; return it, None without one."""
         return self._entries.pop(_key(request_id), None)
+
+    def cancel(self, entry: Entry) -> None:
+        """Forget a request that the daemon got, and is told to leave: its answer may come all the same."""
+        self.settle(entry.id)
+        self._cancelled[_key(entry.id)] = None
+        if len(self._cancelled) > CANCELLED_MAX:
+            self._cancelled.popitem(last=False)
+
+    def is_cancelled(self, request_id: Json) -> bool:
+        """Whether an answer to a request of that id would be taken for one to another of the same."""
+        return _key(request_id) in self._cancelled
 
     def passed(self, entry: Entry) -> None:
         """Take note that the answer of a call is written to the client."""

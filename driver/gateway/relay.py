@@ -41,13 +41,14 @@ from driver.gateway.wire import (
     DELIVERED,
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
+    OUR_WORD,
     UNHEARD,
     Greeting,
     Json,
     Message,
-    is_id,
     line,
     member,
+    objection,
     read,
     response_to,
     told_id,
@@ -174,20 +175,13 @@ class Relay:
 
     def _objection(self, message: Message) -> str | None:
         """Say why a message is none that anybody could answer; None where it is one."""
-        if message.get("jsonrpc") != "2.0":
-            return "a message says that it is of JSON-RPC 2.0"
-        if "method" not in message:
-            return None  # an answer, which is looked at where it is expected
-        if not isinstance(message["method"], str):
-            return "a method is a text"
-        if not isinstance(message.get("params", {}), dict):
-            return "the params of a method are an object"
-        if "id" not in message:
-            return None
-        if not is_id(message["id"]):
-            return "the id of a request is a text or a whole number"
+        found = objection(message)
+        if found is not None or "method" not in message or "id" not in message:
+            return found
         if self._ledger.find(message["id"]) is not None:
             return "a request with this id waits for its answer: take another one"
+        if self._ledger.is_cancelled(message["id"]):
+            return "a request with this id was cancelled: take another one"
         return None
 
     async def _request(self, message: Message, data: bytes) -> None:
@@ -203,6 +197,8 @@ class Relay:
             self._waits.set()
 
     async def _notify(self, message: Message, data: bytes) -> None:
+        if str(message["method"]).startswith(OUR_WORD):
+            return
         if message["method"] == "notifications/initialized":
             self._initialized = True
         entry: Entry | None = None
@@ -365,7 +361,7 @@ class Relay:
         """Say that a request which the daemon got is not wanted any more: then no answer comes."""
         await link.send(line(message))
         if link.open:
-            self._ledger.settle(entry.id)
+            self._ledger.cancel(entry)
             self._answered.set()
 
     async def _from_daemon(self, link: Link, data: bytes) -> None:

@@ -38,6 +38,8 @@ DELIVERED: Final = "notifications/dev.effectd/delivered"
 """The relay's word that the agent has the answer of `commandId`."""
 UNHEARD: Final = "notifications/dev.effectd/unheard"
 """The relay takes that word back: the agent had given up on `commandId` before it could read the answer."""
+OUR_WORD: Final = "notifications/" + OURS
+"""Begins what only the relay says: from a client it is nothing."""
 COMMAND_PREFIX: Final = "gateway:"
 """Begins the command ids of calls that come through the gateway."""
 
@@ -138,13 +140,33 @@ def told_id(data: bytes) -> Json:
     None where neither says it plainly: an id that stands within `params` is somebody else's.
     """
     found = _ID_FIRST.match(data) or _ID_LAST.search(data)
-    value: Json = None if found is None else json.loads(found["id"])
-    return value
+    try:
+        value: Json = None if found is None else json.loads(found["id"])
+    except ValueError:
+        return None
+    return value if is_id(value) else None
+
+
+def objection(message: Message) -> str | None:
+    """Say why a client's message has no shape that anybody could answer; None where it has one."""
+    if message.get("jsonrpc") != "2.0":
+        return "a message says that it is of JSON-RPC 2.0"
+    if "method" not in message:
+        return None  # an answer, which is looked at where it is expected
+    if not isinstance(message["method"], str):
+        return "a method is a text"
+    if not isinstance(message.get("params", {}), dict):
+        return "the params of a method are an object"
+    if "id" in message and not is_id(message["id"]):
+        return "the id of a request is a text or a whole number"
+    return None
 
 
 def is_id(value: Json) -> bool:
-    """Whether a request may have this id."""
-    return isinstance(value, str | int) and not isinstance(value, bool)
+    """Whether a request may have this id: one that an answer can carry, too."""
+    if isinstance(value, str):
+        return not _SURROGATE.search(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def member(message: Message, name: str) -> Message:
@@ -153,7 +175,8 @@ def member(message: Message, name: str) -> Message:
     return value if isinstance(value, dict) else {}
 
 
-_AN_ID: Final = rb'(?P<id>-?(?:0|[1-9][0-9]{0,17})|"[^"\\\x00-\x1f\x80-\xff]{0,256}")'
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_AN_ID: Final = rb'(?P<id>-?(?:0|[1-9][0-9]{0,4000})|"(?:[^"\\\x00-\x1f]|\\.){0,4000}")'
 _PLAIN: Final = rb'"(?:jsonrpc|method)"\s*:\s*"[^"\\]{0,256}"'
 _RESPONSE: Final = re.compile(rb'\{"jsonrpc":"2\.0","id":' + _AN_ID + rb',"(?P<what>result|error)":')
 """As the daemon writes it."""

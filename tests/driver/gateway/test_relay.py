@@ -263,12 +263,15 @@ async def test_a_message_that_is_too_long_is_answered_and_left_out(tmp_path: Pat
         ('{"jsonrpc":"2.0","id":1,"method":5}', 1),
         ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}', 1),
         ('{"jsonrpc":"1.0","id":1,"method":"ping"}', 1),
+        ('{"jsonrpc":"2.0","id":"\\ud800","method":"tools/call","params":{}}', "\ud800"),
+        ('{"jsonrpc":"2.0","id":"é","method":"tools/call","params":{"arguments":{"n":NaN}}}', "é"),
+        ('{"jsonrpc":"2.0","id":"a\\"b","method":"tools/call","params":{"arguments":{"n":NaN}}}', 'a"b'),
         ("[]", None),
         ("{", None),
     ],
 )
 async def test_what_no_daemon_could_read_is_answered_by_the_relay(
-    tmp_path: Path, text: str, answered: float | None
+    tmp_path: Path, text: str, answered: float | str | None
 ) -> None:
     """It executes nothing, leaves the relay as it was, and nobody waits for an answer that never comes."""
     async with relay(tmp_path, down_s=GUARD_S) as client:
@@ -290,6 +293,37 @@ async def test_an_id_that_waits_for_its_answer_is_not_taken_twice(tmp_path: Path
         assert (await client.hear())["error"]["code"] == -32_600
         await first.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
         assert (await client.hear())["id"] == 7
+
+
+async def test_an_id_of_a_cancelled_call_gets_no_other_call_its_answer(tmp_path: Path) -> None:
+    """The answer was on its way when the call was cancelled: it is not that of the next one of this id."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        first: Daemon = await connection()
+        await first.greet()
+        await client.say("tools/call", 7, name="x__y", arguments={})
+        await first.hear()
+        await client.say("notifications/cancelled", requestId=7)
+        assert (await first.hear())["method"] == "notifications/cancelled"
+        await client.say("tools/call", 7, name="x__z", arguments={})
+        await first.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
+        assert "nothing was executed" in (await client.hear())["error"]["message"]
+        await client.say("tools/call", 8, name="x__z", arguments={})
+        assert (await first.hear())["id"] == 8
+        await first.say({"jsonrpc": "2.0", "id": 8, "result": {"content": []}})
+        assert (await client.hear())["id"] == 8
+
+
+async def test_what_only_the_relay_says_is_nothing_from_a_client(tmp_path: Path) -> None:
+    """Else an agent could say that it has an answer, or is gone, and its equal call would be a new one."""
+    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
+        first: Daemon = await connection()
+        await first.greet()
+        await client.say("ping", 1)
+        assert (await first.hear())["method"] == "ping"
+        for word in (CLOSED, DELIVERED, UNHEARD):
+            await client.say(word, commandId="gateway:1")
+        await client.say("notifications/other")
+        assert (await first.hear())["method"] == "notifications/other"
 
 
 async def test_an_answer_reaches_the_client_as_the_daemon_wrote_it(tmp_path: Path) -> None:
