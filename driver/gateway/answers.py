@@ -135,7 +135,9 @@ def _failure(ended: Ended, tool: str, contract: Contract, reading: Reading, *, w
     aftermath = words.after_failure(effect, means, contract, ended.operation_id)
     report = ended.report
     result = report.result if isinstance(report, Answered | HttpStatus) else reading.result
-    if wire and result is not None and isinstance(result.get("content"), list):
+    # what wants something of a client would have it send the call once more, unasked
+    whole = result is not None and result.get("resultType", "complete") == "complete"
+    if wire and result is not None and whole and isinstance(result.get("content"), list):
         if means != "unsettled":
             return {**result, "isError": True}
         content = result["content"]

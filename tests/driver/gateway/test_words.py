@@ -141,6 +141,16 @@ def test_a_providers_own_error_is_unchanged_unless_it_leaves_something_open() ->
     assert "must not be repeated" in text_of(told(unsettled))
 
 
+def test_a_result_that_wants_input_has_no_client_send_the_call_once_more() -> None:
+    """A client of the newer era would do so by itself, and the call would be a new one."""
+    raw: JsonObject = {"content": [], "resultType": "input_required", "requestState": "s"}
+    data: JsonObject = {"effect": "unknown", "error_means": "reported", "error": {"code": "input_required"}}
+    report = Answered(result=raw, is_error=True)
+    result = told(Ended(operation_id=OP, kind=OperationFailed.KIND, data=data, report=report))
+    assert not {"resultType", "requestState"} & set(result)
+    assert (result["isError"], text_of(result)[:6]) == (True, "failed")
+
+
 def test_an_error_that_leaves_something_open_is_told_without_its_sentence() -> None:
     """Though the journal has it: neither its message nor a result that quotes it."""
     kept = Reading(None, {"error": {"code": -1, "message": "timed out, try again"}})
