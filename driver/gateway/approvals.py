@@ -7,8 +7,9 @@ one, by a result that wants input in the newer one. Whoever answers there speaks
 the call. So nobody is asked unless `allow_self_approval` lets that uid decide.
 """
 
+import sys
 from collections import OrderedDict
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 from uuid import uuid4
 
 import anyio
@@ -26,7 +27,7 @@ from driver.gateway.outcomes import AskUser, Outcome
 from driver.gateway.runs import Speaker
 from driver.gateway.sources import Sources
 from driver.gateway.waiting import Wait
-from store.records import CommandId, JsonObject
+from store.records import CommandId, JsonObject, JsonValue
 
 SAID_MAX: Final = 64
 """Words about progress that wait to be passed on; more than this are left out."""
@@ -35,6 +36,8 @@ ISSUED_MAX: Final = 1_024
 QUESTION: Final = "approval"
 STEP: Final = 0.001
 """Between two words of ours about a call that waits: progress has to grow."""
+NUMBER_MAX: Final = sys.float_info.max
+"""Of progress, either way."""
 
 Context = ServerRequestContext[Any, Any]
 
@@ -198,11 +201,11 @@ class Company:
         async with send, receive:
             async for said in receive:
                 progress, total, message = said.get("progress"), said.get("total"), said.get("message")
-                if isinstance(progress, int | float) and progress > self._last:
+                if _is_number(progress) and progress > self._last:
                     self._last = progress
                     await self._ctx.session.report_progress(
                         progress,
-                        total if isinstance(total, int | float) else None,
+                        total if _is_number(total) else None,
                         message if isinstance(message, str) else None,
                     )
 
@@ -232,6 +235,11 @@ class Company:
         await self._approvals.decide(
             self._speaker, wait, approval_id, found.action, content, client_name(self._ctx)
         )
+
+
+def _is_number(value: JsonValue) -> TypeGuard[int | float]:
+    """Whether a number is one that every client can hold: JSON has others, at which some fall over."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= NUMBER_MAX
 
 
 def client_name(ctx: Context) -> str | None:
