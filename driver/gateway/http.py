@@ -57,6 +57,7 @@ from driver.gateway.wire import LINE_BYTES_MAX
 PATH: Final = "/mcp"
 TURN: Final = "effectd.turn"
 """In the ASGI scope: what becomes of the answer to this request."""
+LAST_EVENT_ID: Final = b"last-event-id"
 BACKLOG: Final = 128
 
 Asked = tuple[str, str]
@@ -164,7 +165,7 @@ class Http:
         if first["type"] == "http.disconnect" or first.get("more_body", False):
             return  # it hung up in the middle of its question: to the SDK that would be an error
         if scope["method"] != "POST":
-            await self._app(scope, _replaying(first, receive), send)
+            await self._app(_from_now_on(scope), _replaying(first, receive), send)
             return
         body: bytes = first.get("body", b"")
         try:
@@ -274,6 +275,11 @@ def _rejected(body: bytes, why: str, code: int) -> Response:
     status = HTTPStatus.OK if isinstance(answer, JSONRPCResponse) else HTTPStatus.BAD_REQUEST
     text = answer.model_dump_json(by_alias=True, exclude_unset=True)
     return Response(text, status, media_type="application/json")
+
+
+def _from_now_on(scope: Scope) -> Scope:
+    """Return a scope that asks for nothing of before: nothing is kept, and the SDK has no answer to that."""
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != LAST_EVENT_ID]}
 
 
 def _replaying(first: Message, receive: Receive) -> Receive:

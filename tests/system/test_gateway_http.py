@@ -107,6 +107,15 @@ async def test_a_session_is_told_over_http_that_lists_change(zygote: Zygote) -> 
                 await changed.wait()
 
 
+async def test_a_stream_that_is_to_go_on_from_an_event_goes_on_from_now(zygote: Zygote) -> None:
+    """None is kept to be read again: whoever listens for changes is served as anybody else."""
+    async with listening(zygote) as (_, port), posting(port, SECRET) as one:
+        headers = {"last-event-id": "5"}
+        async with one.client.stream("GET", one.url, headers=headers) as answer:
+            assert answer.status_code == 200
+            assert answer.headers["content-type"] == "text/event-stream"
+
+
 @pytest.mark.lane
 async def test_connections_that_ask_nothing_end(zygote: Zygote) -> None:
     """No token is needed for them: they leave room for those that have one."""
