@@ -44,6 +44,7 @@ from driver.core.signals import (
     HistoryConfirmed,
     LiftFence,
     Note,
+    Opened,
     Order,
     Park,
     PauseStream,
@@ -145,6 +146,7 @@ class Conversation:
             opened = await self._desk.opening()
             self._journal_id, self._base = opened.hello.journal_id, opened.base
             self._watermark.begin(self._journal_id)
+            opened = self._with_what_waits(opened)
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._write)
@@ -163,6 +165,16 @@ class Conversation:
             self._errands.close()
             self._errands_in.close()
             await self._say_goodbye()
+
+    def _with_what_waits(self, opened: Opened) -> Opened:
+        """Have hello tell the newest acknowledgement, which the journal may not have written yet.
+
+        The session holds the plane's next word against it: a lower one must replace what waits.
+        """
+        known = self._watermark.known
+        if known is None:
+            return opened
+        return replace(opened, hello=replace(opened.hello, acked_seq=known))
 
     def hang_up(self, code: int, reason: str) -> None:
         """Close the socket after what waits to be sent; `run` returns when it is closed."""

@@ -26,13 +26,18 @@ class Watermark:
         self._lock = Lock()
         self._mark: tuple[JournalId, int] | None = None
         self._journal_id: JournalId | None = None
-        self._reached = 0
+        self._reached: int | None = None
         self._moved = anyio.Event()
+
+    @property
+    def known(self) -> int | None:
+        """How far the plane has acknowledged this history in this process life: maybe not written yet."""
+        return self._reached
 
     def begin(self, journal_id: JournalId) -> None:
         """Count anew, where the daemon now speaks of another history."""
         if journal_id != self._journal_id:
-            self._journal_id, self._reached = journal_id, 0
+            self._journal_id, self._reached = journal_id, None
 
     def move(self, journal_id: JournalId, seq: int) -> None:
         """Have `seq` written with the next commit, instead of what still waits.
@@ -50,7 +55,7 @@ class Watermark:
 
     async def reached(self, seq: int) -> None:
         """Return once the plane has acknowledged `seq` in this process life."""
-        while self._reached < seq:
+        while self._reached is None or self._reached < seq:
             self._moved = anyio.Event()
             await self._moved.wait()
 

@@ -81,6 +81,35 @@ async def test_a_cut_connection_is_taken_up_where_the_plane_stands(tmp_path: Pat
         assert daemon.link.statistics().attempts == 0
 
 
+async def test_hello_tells_an_acknowledgement_that_is_not_written_yet(tmp_path: Path) -> None:
+    """The journal writes a watermark with its next commit; the next connection knows of it before that."""
+    async with serving() as plane, linked(tmp_path, plane.url) as daemon:
+        wire = await first_contact(daemon, plane)
+        events = await daemon.commit(3)
+        await wire.take(3)
+        await wire.say(type="ack", seq=2)
+        await eventually(lambda: daemon.link.statistics().acked_seq == 2)
+        wire.cut()
+        again = await plane.accept()
+        hello = await again.welcome(2, events[1].chain)
+        assert (hello["last_seq"], hello["acked_seq"]) == (3, 2)
+
+
+async def test_what_the_plane_has_lost_is_not_acknowledged_by_a_mark_that_waits(tmp_path: Path) -> None:
+    """A `welcome` wins over an older acknowledgement, though the journal has not written that one yet."""
+    async with serving() as plane, linked(tmp_path, plane.url) as daemon:
+        wire = await first_contact(daemon, plane)
+        await daemon.commit(3)
+        await wire.take(3)
+        await wire.say(type="ack", seq=3)
+        await eventually(lambda: daemon.link.statistics().acked_seq == 3)
+        wire.cut()
+        again = await first_contact(daemon, plane)
+        await again.take(3)
+        await daemon.commit()
+        assert daemon.rig.journal.statistics().acked_seq == 0
+
+
 async def test_no_close_code_ends_the_link(tmp_path: Path) -> None:
     """Whatever code the plane closes with, the daemon comes back."""
     async with serving() as plane, linked(tmp_path, plane.url) as daemon:
