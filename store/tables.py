@@ -271,8 +271,13 @@ _WITH_RESULT: Final = frozenset({OperationSucceeded.KIND, OperationFailed.KIND})
 
 def _attempts_seen(ledger: Ledger, fact: Fact, row: OperationRow) -> int:
     data = fact.data
-    if not isinstance(data, OperationReconciled) or data.started_seq is None:
+    if not isinstance(data, OperationReconciled):
         return row.record.attempt_count
+    if data.started_seq is None:
+        # an intent of an earlier history has no name in this one: what began since was not seen
+        is_later = fact.base and (row.record.started_seq or 0) > fact.base
+        seen = ledger.execute("attempts_begun_by", (row.id, fact.base)).fetchone() if is_later else None
+        return row.record.attempt_count if seen is None else int(seen[0])
     started_seq = data.started_seq + fact.base
     if started_seq == row.record.started_seq:
         return row.record.attempt_count

@@ -77,6 +77,9 @@ WHERE operation = ? AND ended_at IS NOT NULL AND outcome IS NOT 'not_executed' O
 -- name: attempt_started_at_seq
 SELECT attempt FROM attempts WHERE operation = ? AND started_seq = ?;
 
+-- name: attempts_begun_by
+SELECT count(*) FROM attempts WHERE operation = ? AND started_seq <= ?;
+
 -- name: insert_evidence
 INSERT INTO evidence (operation, seq, attempt, at, effect, source, actor)
 VALUES (?, ?, ?, ?, ?, ?, ?);

@@ -7,10 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from driver.core.attempts import NotSent, PeerError, Phase, Report, ToolCall
+from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence, ToolCall
+from driver.core.probes import Finding
 from driver.core.unfencing import Unfenced
+from driver.engine.looks import Look, record_look
 from driver.providers.protocol import Progress
-from store.lifecycle import State
+from store.lifecycle import Effect, Source, State
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine
 from tests.driver.engine.test_retry import SAFE
 from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again, receipt, receipt_now, refused
@@ -142,3 +144,29 @@ async def test_a_none_from_before_the_rollback_allows_no_attempt_by_itself(tmp_p
         ended = await rig.operation()
     assert (data["attempt"], data["outcome"], ended.state) == (2, "not_executed", State.FAILED)
     assert rig.provider.executed == []
+
+
+async def test_what_was_seen_of_an_attempt_before_the_rollback_is_not_said_of_the_one_behind_it(
+    tmp_path: Path,
+) -> None:
+    """A look that was begun before another attempt names an intent of the history that ended."""
+    error, lost = Answered(result={}, is_error=True), Silence(cause="connection_lost", message="gone")
+    provider = ScriptedProvider(answers=[error, lost])
+    async with engine(tmp_path, provider, contract=DEDUPLICATING) as rig:
+        await rig.intake.deliver([call()])
+        seen = await rig.settled()
+        await roll_back(rig)
+        provider.held_at = Phase.WRITTEN
+        await ask_again(rig)
+        await provider.arrived.wait()
+        look = Look(
+            operation_id=seen.operation_id, tool="tools/find", started_seq=seen.started_seq, attempts=1
+        )
+        absent = Finding(verdict="absent", matches=0, detail="0 matches")
+        assert await rig.journal.transact(lambda tx: record_look(tx, look, absent))
+        provider.gate.set()
+        assert (await receipt(rig))[1]["outcome"] == "unknown"
+        ended = await rig.operation()
+        assert (ended.effect, ended.settled, ended.guards) == (Effect.UNKNOWN, False, True)
+        found = await rig.journal.read(lambda view: view.evidence(seen.operation_id))
+    assert [word.attempt for word in found if word.source is Source.PROBE] == [1]
