@@ -27,6 +27,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from driver.cli.failures import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE
 from driver.cli.plain import plain
 from driver.cli.replies import ProblemReply
+from driver.config.sockets import OPERATOR_SOCKET
 from driver.local.errors import Code
 
 CONNECT_S: Final = 5.0
@@ -221,7 +222,8 @@ def _texts(parameters: Parameters) -> dict[str, str]:
 def _why(cause: Exception, door: Door) -> str:
     """Return what a failed connection means, and what to do."""
     if isinstance(cause, PermissionError):
-        return "you may not open it: run this as the daemon's user, or as a member of the socket's group"
+        others = "" if door.socket.name == OPERATOR_SOCKET else ", or as a member of the socket's group"
+        return f"you may not open it: run this as the daemon's user{others}"
     if isinstance(cause, _NOBODY):
         return (
             "no daemon listens there. Is it running? See 'systemctl status effectd', "

@@ -9,8 +9,10 @@ do next; a configuration with several mistakes has one line for each.
 """
 
 import difflib
+import sys
 import traceback
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Final
 
 import click
@@ -101,6 +103,7 @@ class Effectd(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command, and turn what it raises into one line and an exit code."""
+        _write_any_character()
         try:
             check_packages()
             return super().invoke(ctx)
@@ -113,6 +116,12 @@ class Effectd(click.Group):
         except Exception as error:
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
             raise OurBug(error) from error
+
+
+def _write_any_character() -> None:
+    """Escape on standard output what its encoding has not, as Python does on standard error."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # pyright: ignore[reportUnknownMemberType]
 
 
 @click.group(cls=Effectd, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

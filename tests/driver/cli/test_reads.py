@@ -15,6 +15,7 @@ import pytest
 from anyio import to_thread
 from click.testing import CliRunner, Result
 
+from driver.cli.client import Door, Unreachable
 from driver.cli.main import main
 from tests.driver.local.world import World, operation_id, served
 
@@ -149,6 +150,24 @@ async def test_a_command_that_was_refused_says_so(tmp_path: Path) -> None:
     assert "run_ended" in why.stdout
 
 
+async def test_what_a_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
+    """Where its encoding has no such character, as in an old locale: a story is told all the same."""
+    async with desk_in(tmp_path) as desk:
+        await desk.world.succeed("cmd-1", result="Zoë ☃")
+        done = await to_thread.run_sync(_in_latin_1, desk.config)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Zo\xeb \\u2603" in done.stdout
+
+
+def _in_latin_1(config: Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*EFFECTD, "show", "cmd-1", "--config", config],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        check=False,
+    )
+
+
 async def test_runs_and_status(desk: Desk) -> None:
     """Where something is unsettled it says how much."""
     lines = (await desk.effectd("runs")).stdout.splitlines()
@@ -204,6 +223,15 @@ def test_a_stale_socket_is_no_daemon(tmp_path: Path) -> None:
     done = run(config, "status")
     assert done.exit_code == 3
     assert "no daemon listens there" in done.stderr
+
+
+@pytest.mark.parametrize(("name", "of_the_group"), [("inspect.sock", True), ("operator.sock", False)])
+def test_who_may_open_a_socket_is_said_of_that_socket(tmp_path: Path, name: str, of_the_group: bool) -> None:
+    """Being of the group helps with the one that is the group's, and not with the other."""
+    door = Door(socket=tmp_path / name, config=tmp_path / "effectd.toml")
+    said = Unreachable(door, PermissionError()).format_message()
+    assert "run this as the daemon's user" in said
+    assert ("group" in said) is of_the_group
 
 
 def test_an_unusable_configuration_is_named(tmp_path: Path) -> None:
