@@ -99,9 +99,14 @@ class Commands:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that are done, calls included, in the order of the protocol: what `hello` announces."""
+        """The kinds that are done, calls included, in the order of the protocol."""
         done = {ToolCallData.KIND, *ALWAYS, *self.families}
         return tuple(data.KIND for data in COMMAND_TYPES if data.KIND in done)
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """The same as `hello` announces them: what is done to an operation by its bare name (`probe`)."""
+        return tuple(kind.removeprefix("operation.") for kind in self.kinds)
 
     def execute(self, tx: Transaction, given: Given) -> Done:
         """Do a command in `tx`; return its receipt, and what follows once that is durable."""

@@ -84,7 +84,7 @@ class Engine:
             fences=self.fences,
             intents=self.dispatcher.intents,
             identity=identity,
-            capabilities=self.commands.kinds,
+            capabilities=self.commands.capabilities,
         )
 
     async def recover(self) -> Recovered:

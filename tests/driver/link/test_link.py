@@ -46,6 +46,7 @@ async def test_hello_says_who_and_where(tmp_path: Path) -> None:
         wire = await plane.accept()
         hello = await wire.welcome()
         assert (hello["protocol"], hello["driver_id"], hello["state"]) == (1, "sbx-1", "ready")
+        assert {"tool.call", "run.end", "probe", "compensate", "run.compensate"} <= {*hello["capabilities"]}
         assert wire.headers["authorization"] == "Bearer secret-of-the-tests"
         assert wire.headers["user-agent"] == "effectd/test"
         assert wire.headers["sec-websocket-protocol"] == "effectd.v1"
