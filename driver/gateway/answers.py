@@ -95,7 +95,7 @@ def _ended(ended: Ended, tool: str, contract: Contract, reading: Reading, *, wir
     operation_id, data = ended.operation_id, ended.data
     match ended.kind:
         case OperationSucceeded.KIND:
-            return _marked(_success(ended, reading, wire=wire), ended, "succeeded")
+            return _marked(_success(ended, contract, reading, wire=wire), ended, "succeeded")
         case OperationFailed.KIND:
             return _marked(_failure(ended, tool, contract, reading, wire=wire), ended, "failed")
         case OperationUnknown.KIND:
@@ -113,16 +113,26 @@ def _word_of(reason: str) -> str:
     return "denied" if reason == "approval_denied" else "not_executed"
 
 
-def _success(ended: Ended, reading: Reading, *, wire: bool) -> JsonObject:
+def _success(ended: Ended, contract: Contract, reading: Reading, *, wire: bool) -> JsonObject:
+    """The result; what is left of it where it was withheld, or is not kept any more.
+
+    What is left is no success to a client: it would hold that against the tool's schema, and tell its model
+    of that fault instead of what has happened.
+    """
+    begin = f"succeeded: it has happened (operation {ended.operation_id})"
     result = _raw(ended.report) if ended.report is not None else None
+    if result is not None:
+        return result if wire else _wrapped(result)
+    result = reading.result
     if result is None:
-        result = reading.result
-    if result is None:
-        text = (
-            f"succeeded: it has happened (operation {ended.operation_id}); its result is not kept any more."
-        )
-        return {"content": [_text(text)]}
-    return result if wire else _wrapped(result)
+        return error(f"{begin}; its result is not kept any more.", "succeeded")
+    if not wire:
+        return _wrapped(result)
+    if contract.redact is None or not contract.redact.withholds_results or "structuredContent" not in result:
+        return result
+    content = result.get("content")
+    text = _text(f"{begin}. A part of its result is withheld, and stands here without it.")
+    return {**result, "content": [text, *(content if isinstance(content, list) else [])], "isError": True}
 
 
 def _raw(report: Report | None) -> JsonObject | None:

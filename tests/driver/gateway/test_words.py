@@ -1,11 +1,13 @@
 """What a model is told: the state first, and no advice to do once more what may have happened."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from driver.core.attempts import Answered, PeerError
 from driver.core.contracts import Contract
+from driver.core.redaction import Redaction
 from driver.gateway.answers import CODE, OPERATION_ID, OUTCOME, REPLAYED, Reading, result_of
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
 from store.events import OperationFailed, OperationNotExecuted, OperationSucceeded, OperationUnknown
@@ -139,6 +141,19 @@ def test_a_providers_own_error_is_unchanged_unless_it_leaves_something_open() ->
         operation_id=OP, kind=OperationFailed.KIND, data={**data, "error_means": "unsettled"}, report=report
     )
     assert "must not be repeated" in text_of(told(unsettled))
+
+
+@pytest.mark.parametrize("kept", [None, {"content": [], "structuredContent": {"n": "[redacted]"}}])
+def test_what_is_left_of_a_result_is_not_held_against_a_schema(kept: JsonObject | None) -> None:
+    """A client would tell its model of a fault then, and nothing of what has happened."""
+    ended = replace(succeeded({}), report=None, replayed=True)
+    contract = Contract(redact=Redaction(("result.structuredContent.n",)))
+    result = result_of(ended, "p/t", contract, Reading(None, kept), wire=True, shown_max=1_000)
+    assert result["isError"] is True
+    assert text_of(result).startswith("succeeded: it has happened")
+    assert result["_meta"] == {OPERATION_ID: OP, OUTCOME: "succeeded", REPLAYED: True}
+    whole = result_of(ended, "p/t", Contract(), Reading(None, {"content": []}), wire=True, shown_max=1_000)
+    assert "isError" not in whole
 
 
 def test_a_result_that_wants_input_has_no_client_send_the_call_once_more() -> None:
