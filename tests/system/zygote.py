@@ -130,6 +130,8 @@ def _settle_in(request: dict[str, Any], output: int) -> None:
     os.dup2(null, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    # what was made for the zygote's own output may take this one for a file that it could seek in
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     os.close(null)
     os.close(output)
     os.environ.update(request["env"])
