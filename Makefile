@@ -9,6 +9,7 @@ MAKEFLAGS += --no-builtin-rules
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+DEMO := .venv/.demo
 PEERS := tests/peers/node_modules/.installed
 FRAMEWORKS := .frameworks/langgraph/.installed .frameworks/pydantic-ai/.installed
 PYTEST_ARGS ?= -n 2 --dist loadgroup
@@ -22,14 +23,23 @@ help: ## show this list
 .venv: $(STAMP) ## make the virtual environment, or bring it up to date with pyproject.toml
 
 $(STAMP): pyproject.toml
+	$(call install,demo$(comma)test$(comma)lint)
+	@touch $(DEMO) $@
+
+$(DEMO): pyproject.toml
+	$(call install,demo)
+	@touch $@
+
+comma := ,
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "effectd needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' cannot make a virtual environment: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --editable '.[demo,test,lint]' || { \
+	@$(BIN)/python -m pip install --quiet --editable '.[$(1)]' || { \
 	  echo "The dependencies could not be installed: see pip's message above." >&2; exit 2; }
-	@touch $@
+endef
 
 peers: $(PEERS) ## fetch the MCP servers from npm that tests call, where node and npm are there
 
@@ -49,7 +59,7 @@ frameworks: $(FRAMEWORKS) ## install the agent frameworks that conformance judge
 certificates: $(STAMP) $(FRAMEWORKS) ## examine every adapter of the conformance battery; writes docs/conformance
 	$(BIN)/python -m tests.certificates
 
-demo: $(STAMP) ## the whole story in one minute, on real processes
+demo: $(DEMO) ## the whole story in one minute, on real processes
 	$(BIN)/effectd demo
 
 test: $(STAMP) $(PEERS) ## all tests but the long lanes, with the slowest named

@@ -67,7 +67,7 @@ HINTS: Final = (
     Hint(
         applies=_may("retry"),
         command="effectd retry {operation_id}",
-        advice="call it again with the same key: rule R allows it now",
+        advice="call it again with the same key, which is safe now",
     ),
     Hint(
         applies=_may("compensate"),

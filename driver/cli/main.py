@@ -37,7 +37,7 @@ COMMANDS: Final = {
     "probe": ("driver.cli.errands:probe", "Look in the provider whether an operation happened."),
     "retry": (
         "driver.cli.remedies:retry",
-        "Call an operation again with the same key, where rule R allows it.",
+        "Call an operation again with the same key, where that is safe.",
     ),
     "compensate": ("driver.cli.remedies:compensate", "Take back what an operation, or a run, has done."),
     "wall": ("driver.cli.triage:wall", "What a triage model would be shown of a run."),

@@ -149,7 +149,7 @@ def plane(
     )
 
 
-@plane.command()
+@plane.command(short_help="Give the plane a command: a call, or another kind.")
 @click.argument("tool", required=False)
 @click.option("--run", metavar="RUN", required=True, help="The run that it belongs to.")
 @click.option("--args", callback=_json_object, metavar="JSON", help="The tool's arguments.  [default: {}]")
@@ -182,7 +182,7 @@ def send(url: str, operator_token_file: Path, *, as_json: bool, wait: bool, **gi
         sys.exit(EXIT_REFUSED)
 
 
-@plane.command("send-all")
+@plane.command("send-all", short_help="Give the plane all commands of a file.")
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.option("--wait", is_flag=True, help="Wait for all receipts; exit 1 unless each is a success.")
 @plane_options
@@ -200,7 +200,7 @@ def send_many(url: str, operator_token_file: Path, *, as_json: bool, file: TextI
         sys.exit(EXIT_REFUSED)
 
 
-@plane.command()
+@plane.command(short_help="List commands, newest first, or show one.")
 @click.argument("command_id", required=False)
 @page_options
 @plane_options
@@ -229,7 +229,7 @@ def receipts(url: str, operator_token_file: Path, *, as_json: bool, **page: Any)
         show_page(client.get("/v1/receipts", page), COMMAND_COLUMNS, as_json=as_json)
 
 
-@plane.command()
+@plane.command(short_help="List runs, newest first, with what is open and in doubt.")
 @page_options
 @plane_options
 def runs(url: str, operator_token_file: Path, *, as_json: bool, **page: Any) -> None:  # noqa: ANN401 - one for each option

@@ -165,18 +165,16 @@ def operation_lines(operation: Operation, now: datetime) -> Iterator[RenderableT
 
 
 def hint_lines(operation: Operation, flags: str, *, within: str | None = None) -> Iterator[RenderableType]:
-    """Yield what may be done next, one line each; `flags` stand behind every command.
+    """Yield what may be done next; a command stands on a line of its own, with `flags`, to be copied whole.
 
     `within` is the command that shows this, which nobody needs to be told of.
     """
     label = "next"
     for command, advice in hints_for(operation, within=within):
-        yield (
-            labelled(label, advice)
-            if command is None
-            else labelled(label, (command + flags, "cyan"), f"  {advice}")
-        )
+        yield labelled(label, advice if command is None else f"{advice}:")
         label = ""
+        if command is not None:
+            yield line(_INDENT + " " * _LABEL_WIDTH + _INDENT, (command + flags, "cyan"))
 
 
 def no_operations_line(page: Page[Operation], *, filtered: bool) -> Text:

@@ -96,10 +96,10 @@ UNSETTLED = f"""\
               An answer that still arrives is recorded, and settles it by itself.
               Nothing runs it again by itself: the same command, redelivered, gets this receipt, \
 and an equal call of the same run is refused (unless it says `repeat`).
-              effectd reconcile {ID} --effect none|occurred|unknown --note TEXT --config x.toml  \
-record what you found; it executes nothing
-              effectd show {ID} --config x.toml  \
-its whole story, and whether it can be probed, retried or taken back
+              record what you found; it executes nothing:
+                effectd reconcile {ID} --effect none|occurred|unknown --note TEXT --config x.toml
+              its whole story, and whether it can be probed, retried or taken back:
+                effectd show {ID} --config x.toml
 """
 
 
