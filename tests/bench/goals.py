@@ -45,8 +45,8 @@ class Goal:
     """Whether the limits are upper ones."""
     gate: Gate = Gate.RATE
     so_far: float | None = None
-    """What the short form holds it to in place of `must`, which it has not reached yet: the worst median
-    of a whole run since the journal writes its rows together (performance/regressions.md)."""
+    """What the short form holds it to in place of `must`, which it has not reached yet: the least median of
+    the bench's runs on otherwise idle machines, since the journal writes its rows together."""
     unit: str = ""
 
     def measured(self, book: Book) -> Sample | None:
