@@ -77,10 +77,8 @@ async def _settle(stage: Stage) -> tuple[int, int]:
         tell.step("No probe is declared for it. The supervisor says what it can, and marks it best-effort:")
         await effectd.heard(SETTLED, command_id=BRANCH_COMMAND)
         judged = await effectd.story(BRANCH_COMMAND)
-        tell.quote(
-            "effectd show",
-            f"effect {judged.effect}, by {judged.effect_by}, best effort: {judged.best_effort}",
-        )
+        sure = "best effort" if judged.best_effort else "proof"
+        tell.quote("effectd show", f"effect {judged.effect}, by {judged.effect_by}, {sure}")
         tell.step("That closes the listing and allows nothing. An operator looks, and says so:")
         said = await effectd.reconciled(judged.operation_id, "occurred", f"git branch lists {BRANCH}")
         tell.command(f'effectd reconcile {judged.operation_id} --effect occurred --note "…"', said)

@@ -67,7 +67,7 @@ def follow_up(tool: str, contract: Contract) -> str:
 
 def look(operation_id: OperationId, contract: Contract) -> str:
     """Say how to look at an operation."""
-    ways = "effectd__operation shows what is known by then"
+    ways = "effectd__operation shows what is known of it"
     if contract.probe is not None:
         ways += ", effectd__probe looks in the provider now"
     return f"{ways} (operation_id: {operation_id}). Go on with work that does not depend on it."

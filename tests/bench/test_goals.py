@@ -85,7 +85,7 @@ def test_a_gate_that_is_missed_is_told_from_a_goal_that_is() -> None:
     )
     assert list(gate_lines(verdicts(book))) == [
         "gates: 2 held, 1 missed",
-        "  gate missed: CPU a call in the daemon, in echoes' client CPU, 64 in flight: 30 of ≤ 10",
+        "  gate missed: CPU a call in the daemon, in echoes' client CPU, 64 in flight: 30 of ≤ 15",
         "  goal missed, gate held: end to end, no-op provider, 64 in flight, of (c): 0.3 of ≥ 0.5",
     ]
 
