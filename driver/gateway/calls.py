@@ -154,8 +154,10 @@ class Calls:
 
         None where it was never taken: then nothing was executed.
         """
+        if asked.asked_at is None:
+            return None
         wait = self._new_wait(asked)
-        outcome = await self._before(wait, asked)
+        outcome = await self._before(wait, asked, asked.asked_at)
         return None if outcome is None else await self._given(outcome, wait)
 
     async def journal_id(self) -> JournalId:
@@ -224,13 +226,11 @@ class Calls:
         self.tally.refused += 1
         return Given(result=await self._tell(objection, asked.tool))
 
-    async def _before(self, wait: Wait, asked: Asked) -> Outcome | None:
+    async def _before(self, wait: Wait, asked: Asked, asked_at: datetime) -> Outcome | None:
         """Return what is known of a call that cannot be taken now; None where nothing was executed."""
-        if asked.asked_at is None:
-            return None
         digests = self._digests(wait.digest, asked, self._sources.contract(asked.tool))
         return await self._sources.journal.read(
-            partial(before, wait=wait, asked=asked, asked_at=asked.asked_at, digests=digests)
+            partial(before, wait=wait, asked=asked, asked_at=asked_at, digests=digests)
         )
 
     def _wait_of(self, asked: Asked) -> Wait | None:
@@ -265,8 +265,8 @@ class Calls:
         outcome = await self._stand_in(wait, asked) or outcome_of(
             wait, await self._sources.deliver(frame_of(asked))
         )
-        if isinstance(outcome, NotTaken):
-            outcome = await self._before(wait, asked) or outcome
+        if isinstance(outcome, NotTaken) and asked.asked_at is not None:
+            outcome = await self._before(wait, asked, asked.asked_at) or outcome
         if outcome is not None:
             self._waits.end(wait, outcome)
 
