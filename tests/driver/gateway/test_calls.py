@@ -91,7 +91,7 @@ async def ask(
     *,
     speaker: Speaker = SPEAKER,
     asked_at: datetime | None = None,
-    **arguments: int,
+    **arguments: float,
 ) -> Given:
     """Make a call, the same one where it has the same arguments; or ask about one of before."""
     said: JsonObject = {**arguments}
@@ -144,6 +144,16 @@ async def test_who_is_told_that_a_run_is_in_use_is_told_what_to_do(
         assert made.claims.take(SPEAKER)
         given = await ask(made, "one", speaker=replace(SPEAKER, holder="another", relayed=relayed))
     assert way in str(given.result["content"])
+    assert given.about is None
+
+
+async def test_arguments_that_json_does_not_have_are_said_to_be_wrong(tmp_path: Path) -> None:
+    """Whoever sends 1e999 is told so: nothing has a digest that is no JSON, and none is asked for."""
+    async with calls(tmp_path, ScriptedProvider()) as made:
+        given = await ask(made, "one", number=float("inf"))
+    meta = given.result["_meta"]
+    assert isinstance(meta, dict)
+    assert (meta[OUTCOME], meta[CODE]) == ("refused", "invalid_arguments")
     assert given.about is None
 
 
