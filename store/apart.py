@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from threading import Thread
 from typing import IO, Any, Final
 
 from store.comparison import Comparison
-from store.findings import Finding, Progress
+from store.findings import Finding, Progress, Report
 from store.head import Head, Ledger, read_head
 from store.inspection import looking
 from store.records import JsonObject
@@ -50,10 +50,10 @@ class Apart:
             self._lines.put(line)
         self._lines.put(b"")
 
-    def wait(self, report: Callable[[Progress], None]) -> tuple[Finding, ...] | None:
+    def wait(self, report: Report) -> tuple[Finding, ...] | None:
         """Return what it found, once it is done; None where it ended without a result."""
         findings: list[Finding] = []
-        while text := self._lines.get():
+        while (text := self._lines.get()).endswith(b"\n"):  # else the process ended, in the middle of a line
             line: dict[str, Any] = json.loads(text)
             match line.pop("type"):
                 case "progress":
