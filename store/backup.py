@@ -21,7 +21,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -34,9 +34,9 @@ from store.connection import configure, uri
 from store.creation import new_file
 from store.durable import sync_folder
 from store.errors import BackupDamaged, BackupEmpty, BackupExists, BackupUnwritable, StoreError
-from store.findings import Progress
+from store.findings import Progress, Report
 from store.folder import entered
-from store.head import Ledger, read_head, row_digest, write_head
+from store.head import Head, Ledger, read_head, row_digest, write_head
 from store.identity import read_identity
 from store.inspection import inspect
 from store.keys import KEY, DigestKey
@@ -54,8 +54,6 @@ CHUNK_BYTES: Final = 4_194_304
 """Copied at once, between two words about the progress."""
 NICENESS: Final = 10
 """A copy beside a running daemon gives way to it."""
-
-Report = Callable[[Progress], None]
 
 _RESTORED_TABLE: Final = """CREATE TABLE restored (
   one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -154,7 +152,7 @@ def _write(descriptor: int, chunk: bytes) -> int:
 
 
 def _finish(part: Path, key_file: Path, target: Path, report: Report, *, now: datetime) -> Backup:
-    """Bring the copy into one file, look at it, and mark it as what it is."""
+    """Bring the copy into one file, look at it, mark it as what it is, and bring it to the disk."""
     key = key_file.read_bytes() if key_file.exists() else b""
     made_at = timestamp(now)
     with closing(sqlite3.connect(uri(part, "rw"), uri=True, isolation_level=None)) as connection:
@@ -166,20 +164,7 @@ def _finish(part: Path, key_file: Path, target: Path, report: Report, *, now: da
         findings = verify(View(ledger, now, has_room=lambda: False), report)
         if findings:
             raise BackupDamaged(target, findings[0].subject, findings[0].problem, len(findings))
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(_RESTORED_TABLE)
-        connection.execute(
-            "INSERT INTO restored (one, digest_key, made_at, digest) VALUES (1, ?, ?, ?)",
-            (key, made_at, row_digest(made_at, key.hex())),
-        )
-        detail = f"this is a backup of {made_at}, as of event {head.last_seq}"
-        fence = Fence(reason=RESTORED, detail=detail, at=made_at)
-        if head.fence is not None and head.fence.reason == SUPERSEDED:
-            # another life has taken over: that is true of the backup, too
-            row = (SUPERSEDED, head.fence.detail, head.fence.at)
-            connection.execute(STATEMENTS["set_mark"], (*row, row_digest(*row)))
-        write_head(connection, replace(head, file_id=uuid4().hex, fence=fence))
-        connection.execute("COMMIT")
+        _mark(connection, head, key, made_at)
         if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() != (0, 0, 0):
             raise BackupUnwritable(target, "SQLite could not bring it into one file")
     with open(os.open(part, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - its flags
@@ -188,6 +173,24 @@ def _finish(part: Path, key_file: Path, target: Path, report: Report, *, now: da
     return Backup(
         file=str(target), bytes=size, journal_id=head.journal_id, last_seq=head.last_seq, made_at=made_at
     )
+
+
+def _mark(connection: sqlite3.Connection, head: Head, key: bytes, made_at: Timestamp) -> None:
+    """Give the copy an identity of its own, the fence of a backup, and the folder's key: in one commit."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(_RESTORED_TABLE)
+    connection.execute(
+        "INSERT INTO restored (one, digest_key, made_at, digest) VALUES (1, ?, ?, ?)",
+        (key, made_at, row_digest(made_at, key.hex())),
+    )
+    if head.fence is not None and head.fence.reason == SUPERSEDED:
+        # another life has taken over: that is true of the backup, too
+        row = (SUPERSEDED, head.fence.detail, head.fence.at)
+        connection.execute(STATEMENTS["set_mark"], (*row, row_digest(*row)))
+    detail = f"this is a backup of {made_at}, as of event {head.last_seq}"
+    fence = Fence(reason=RESTORED, detail=detail, at=made_at)
+    write_head(connection, replace(head, file_id=uuid4().hex, fence=fence))
+    connection.execute("COMMIT")
 
 
 def _name(part: Path, target: Path) -> None:

@@ -135,7 +135,7 @@ class Batches(Ledger):
         self._undo.take_out()
         self.head, self.head.last_seq, self.head.chain = self._before
         if self._saved:
-            cast("dict[State, int]", self.head.counts).update(self._counts)
+            self.head.counts.update(self._counts)
             self._drop()  # what was read meanwhile may be what was undone
 
     def _save(self) -> None:
@@ -342,7 +342,7 @@ class Batches(Ledger):
         """Count one operation under `after`, and no longer under `before`."""
         if before is after:
             return
-        counts = cast("dict[State, int]", self.head.counts)
+        counts = self.head.counts
         for state, by in ((before, -1), (after, 1)):
             if state is not None:
                 self._set(counts, state, counts[state] + by)
@@ -410,7 +410,9 @@ class Batches(Ledger):
         return [(seq, values(self._operations[name])) for name, seq in waiting.items()]
 
     def _parameters(self, writes: Iterable[_Write]) -> Iterator[Row]:
-        for self.seq, parameters in writes:
+        """Yield what an `executemany` binds next, and note whose row that is."""
+        for seq, parameters in writes:
+            self.seq = seq
             yield parameters
 
     def _settle(self) -> None:

@@ -8,10 +8,11 @@ without breaking the chain.
 """
 
 import hashlib
+from typing import Final
 
 from store.records import Chain, Digest, JournalId
 
-CHAIN_DIGITS = 32
+CHAIN_DIGITS: Final = 32
 """Length of a chain value in hex digits (docs/protocol.md, section 3)."""
 
 

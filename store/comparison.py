@@ -14,8 +14,8 @@ from typing import Final
 
 from store.findings import Finder, Progress, rows_of, unreadable
 from store.head import Ledger
+from store.located import Row
 from store.rebuild import PROJECTIONS, Rebuilt, Unprojectable
-from store.tables import Row
 from store.view import View
 
 EVENTS: Final = 128
@@ -144,14 +144,3 @@ def _pairs(
     there = {row[:width]: row for row in theirs}
     for key in sorted(here.keys() | there.keys()):
         yield key, (here.get(key), there.get(key))
-
-
-def differences(view: View) -> tuple[tuple[str, str], ...]:
-    """Return where and what for each row that is not what the events make of it, and for the counts."""
-    comparison = Comparison()
-    try:
-        while comparison.page(view) is not None:
-            pass
-    finally:
-        comparison.close()
-    return tuple((finding.subject, finding.problem) for finding in comparison.findings)

@@ -6,14 +6,13 @@ was delegated to it, or open it again (`store.delegation`); and what a compensat
 operation that it compensates (`operation.compensated`), once, and again when more is known.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
+from store.declared import EventData
 from store.delegation import conclusion, delegation, parents
 from store.events import (
     Draft,
-    EventData,
     OperationCompensated,
     OperationDiverged,
     OperationFailed,
@@ -21,10 +20,12 @@ from store.events import (
     OperationUnknown,
 )
 from store.head import Ledger
+from store.located import CommandRow, OperationRow
 from store.projection import Fact
 from store.records import COMPENSATION_PREFIX, OPERATION_RETRY, OperationId, OperationRecord, RunId
-from store.tables import CommandRow, OperationRow, Projected, find_operation
+from store.tables import Projected, find_operation
 from store.wanted import operation_named
+from store.wire import frame_of
 
 
 def with_children(ledger: Ledger, data: EventData, parent: OperationRow) -> EventData:
@@ -73,7 +74,7 @@ def _of_compensation(ledger: Ledger, compensation: OperationRecord) -> Iterator[
         return  # it was pruned
     told = ledger.execute("newest_of_kind", (forward.id, OperationCompensated.KIND)).fetchone()
     body = None if told is None else told[0]
-    if body is not None and json.loads(body)["data"]["effect"] == compensation.effect:
+    if body is not None and frame_of(body)["data"]["effect"] == compensation.effect:
         return
     found = OperationCompensated(
         compensation_operation_id=compensation.operation_id, effect=compensation.effect

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from store.declared import EventData
 from store.events import (
     ApprovalDecided,
     CommandFailed,
     CommandRefused,
-    EventData,
     OperationAnnotated,
     OperationDiverged,
     OperationProbed,

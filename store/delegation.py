@@ -5,32 +5,31 @@ runs of such calls are the parent's child runs.
 
 Theory of operation
 -------------------
-A parent that failed, or whose outcome is unknown (or was, before an attempt that never left), is judged by
-what its child runs did, once all of them have ended: where nothing was executed it had no effect, where
-everything is settled it had one, and else nobody knows. That is said of the attempts behind which a child run
-began: what a later one has called for may only now be on its way. The records of a child run are the
-operations that name the parent, and those that name none; where a parent and its children share a run, only
-those that name it. An operation that would be among its own descendants has not been delegated: in a circle
-everybody would prove what they were told.
+**When.** A parent whose outcome is not known to be a success is judged by its child runs once all of them
+have ended: where they executed nothing, it had no effect; where all that they did is settled, it had one;
+otherwise nobody knows. While anything is still to come in a child run, or another attempt of one of its calls
+is asked for, in whichever run, nothing is concluded. What is concluded is said of those attempts of the
+parent that had begun before a child run did: what a later attempt has called for may only now be on its way.
 
-The word about the parent ranks as the weakest evidence about a child that it rests on: what is known of one
-child by an operator's verdict alone is, of the parent, an operator's word (`operator:delegation`), and only
-what answers prove is the daemon's. So nobody's word gains rank by being passed on, and what somebody said of
+**Which operations count.** Of a child run, the operations that name the parent, and those that name none;
+where parent and children share a run, only those that name it. An operation that would be among its own
+descendants has not been delegated: in a circle, everybody would prove what they were told.
+
+**Whose word it is.** It ranks as the weakest evidence about a child that it rests on. Where a child is known
+by an operator's verdict alone, the word about its parent is an operator's, too (`operator:delegation`); what
+rests on answers alone is the daemon's. So no word gains rank by being passed on, and what somebody said of
 the parent itself stands against a word of the same rank. What a supervisor inferred about a child settles
 nothing here.
 
-It is what the child runs that are known by then prove, so of these words only the newest counts: the others
-were about fewer runs, or about less that was known of them. The rank of an earlier one is no reason to keep
-it. That the parent did nothing stands only as long as the records say so: as soon as another call names it,
-or less is known of a child than was, the word is taken back (an `unknown`, which says nothing of the parent),
-whatever the parent does by then, until all child runs have ended again. That it happened stands unless
-stronger evidence of the children says otherwise: what one of them did is not undone by another that did
-nothing.
+**How long it stands.** Only the newest of these words counts, whatever the rank of an earlier one: the others
+were about fewer runs, or about less that was known of them. "It did nothing" stands as long as the records
+say so: as soon as another call names the parent, or less is known of a child than was, it is taken back (by
+an `unknown`, which says nothing of the parent) until all child runs have ended again. "It happened" stands
+unless stronger evidence about the children says otherwise: what one of them did is not undone by another that
+did nothing.
 
-A child on which it rests that its parent did nothing gets no further attempt (`idle_parent`), for meanwhile
-others build on it, also once another attempt of the parent has begun on the strength of it. While anything is
-still to come in a child run, or an attempt of one of its calls is asked for, in whichever run, nothing is
-concluded.
+**What rests on it.** A child whose doing nothing proves that its parent did nothing gets no further attempt
+(`idle_parent`), also once another attempt of the parent has begun: that one builds on it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -130,27 +129,41 @@ def conclusion(ledger: Ledger, operation_id: OperationId) -> Draft | None:
     if not over:
         return None
     found, words = _delegation(ledger, parent, rows), _words(ledger, parent)
-    served = [item for item in over if found is not None and item[1] < found.newest_seq]
-    if found is not None and found.ended and served and parent.record.ended_at is not None:
-        attempt, started_seq = served[-1]
-        if _is_new(found, words, attempt) and not _is_busy(ledger, found.run_ids):
-            word = _word(found.effect, found.source, _note(found), found.run_ids, started_seq)
-            return Draft(data=word, operation_id=operation_id)
-    is_idle = found is not None and found.effect is Effect.NONE
+    word = _proven(ledger, parent, found, over, words) or _withdrawn(found, over, words)
+    return None if word is None else Draft(data=word, operation_id=operation_id)
+
+
+def _proven(
+    ledger: Ledger, parent: OperationRow, found: Delegation | None, over: "_Attempts", words: "_Words"
+) -> OperationReconciled | None:
+    """Return what the child runs prove, where they prove anything new."""
+    if found is None or not found.ended or parent.record.ended_at is None:
+        return None
+    served = [item for item in over if item[1] < found.newest_seq]
+    if not served:
+        return None
+    attempt, started_seq = served[-1]
+    if not _is_new(found, words, attempt) or _is_busy(ledger, found.run_ids):
+        return None
+    return _word(found.effect, found.source, _note(found), found.run_ids, started_seq)
+
+
+def _withdrawn(found: Delegation | None, over: "_Attempts", words: "_Words") -> OperationReconciled | None:
+    """Return what takes back that the parent did nothing, where that was said and is not proven any more."""
     attempt, started_seq = over[-1]
     was_idle = any(told.effect is Effect.NONE for told in _judged_by(words, attempt, passed_on=True))
+    is_idle = found is not None and found.effect is Effect.NONE
     if is_idle or not was_idle:
         return None
     run_ids = () if found is None else found.run_ids
-    word = _word(Effect.UNKNOWN, Source.DAEMON, WITHDRAWN, run_ids, started_seq)
-    return Draft(data=word, operation_id=operation_id)
+    return _word(Effect.UNKNOWN, Source.DAEMON, WITHDRAWN, run_ids, started_seq)
 
 
 def idle_parent(ledger: Ledger, operation_id: OperationId) -> OperationId | None:
     """Return an operation that counts as not having happened because this one, in its service, did nothing.
 
     Or one of which another attempt has begun because of that, however many others are between. None where
-    there is none: where nobody has judged it so, or somebody says otherwise, it is not that.
+    nobody has judged so, or somebody says otherwise.
     """
     child = find_operation(ledger, operation_id)
     if child is None:
@@ -219,8 +232,12 @@ def _above(ledger: Ledger, operation_id: OperationId) -> Iterator[OperationId]:
                 yield OperationId(served)
 
 
-def _attempts_over(ledger: Ledger, parent: OperationRow) -> Sequence[tuple[int, int]]:
-    """Return the attempts that have ended, and may have done something, with the seqs of their intents."""
+_Attempts = Sequence[tuple[int, int]]
+"""Attempts, in order, with the seqs of their intents."""
+
+
+def _attempts_over(ledger: Ledger, parent: OperationRow) -> _Attempts:
+    """Return the attempts that have ended, and may have done something."""
     return ledger.execute("attempts_over", (parent.id,)).fetchall()
 
 

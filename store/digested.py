@@ -5,7 +5,7 @@ Part of `store`; imports its own modules. Used by `store.checks`.
 
 from store.findings import Paged
 from store.head import row_digest
-from store.tables import Row
+from store.located import Row
 
 
 class DeliveriesCheck(Paged):

@@ -17,17 +17,18 @@ that is emptied: see `store.writer`.
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from store import chain, gaps, pieces
 from store.cuts import stripped
 from store.events import SupervisorVerdict
 from store.head import Ledger, row_digest
+from store.located import OperationRow, Row
 from store.pace import STEP_BYTES, Budget
 from store.projection import erasable
 from store.records import TOOL_CALL, CommandId, OperationId
-from store.tables import RUN_END, OperationRow, Row, find_operation
-from store.wire import as_json, from_json
+from store.tables import RUN_END, find_operation
+from store.wire import as_json, frame_of, from_json
 
 ERASED_MAX: Final = 64
 """Payloads, or commands, erased with one commit, some ten microseconds each, or some hundred."""
@@ -266,7 +267,7 @@ def _erase_verdicts(ledger: Ledger, run: int) -> None:
 
 
 def _all_erased(ledger: Ledger, verdict: bytes) -> bool:
-    rows = (find_operation(ledger, name) for name in json.loads(verdict)["data"]["operation_ids"])
+    rows = (find_operation(ledger, name) for name in frame_of(verdict)["data"]["operation_ids"])
     return all(row is None or is_erased(ledger, row.command) for row in rows)
 
 
@@ -317,7 +318,7 @@ def _erase_events(ledger: Ledger, seqs: tuple[int, ...]) -> int:
 
 def _left(kind: str, body: bytes) -> bytes:
     """Return what is kept of an event's frame."""
-    frame: dict[str, Any] = json.loads(body)
+    frame = frame_of(body)
     try:
         frame["data"] = as_json(stripped(from_json(kind, frame["data"])))
     except ValueError:

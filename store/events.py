@@ -1,8 +1,9 @@
-"""Every kind of event, defined once: its fields, whether it can be a receipt, and the bytes that it becomes.
+"""Every kind of event, defined once: its fields, and whether it can be a receipt.
 
 Part of `store`, pure: imports only the standard library and `store`'s own values. The JSON Schema and the
 table in `docs/protocol.md` are generated from these classes. The fields are those of the wire (`data` of an
-`event` frame); one marked `optional()` is left out where it is None, every other one is always present.
+`event` frame, whose bytes `store.wire` makes); one marked `optional()` is left out where it is None, every
+other one is always present.
 `source` stands where the answer was found after the daemon had died that asked for it: in whose record.
 """
 
@@ -10,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from store.declared import EventData as EventData  # noqa: PLC0414 - with its kinds
-from store.declared import optional
+from store.declared import EventData, optional
 from store.lifecycle import Effect
 from store.records import (
     Chain,

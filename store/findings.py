@@ -8,13 +8,13 @@ What a finding says may be shown to anybody: it names identities, digests and ti
 
 import math
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from store.connection import lossless_text
 from store.head import Ledger
-from store.tables import Row
+from store.located import Row
 from store.view import View
 
 PAGE: Final = 256
@@ -41,6 +41,10 @@ class Progress:
     check: str
     done: int
     total: int | None
+
+
+Report: TypeAlias = Callable[[Progress], None]
+"""Told of the progress, as often as there is any."""
 
 
 class Check(Protocol):

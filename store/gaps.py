@@ -14,8 +14,8 @@ from typing import Final
 from store import pieces
 from store.events import OperationAnnotated
 from store.head import Ledger, row_digest
+from store.located import OperationRow
 from store.records import Timestamp
-from store.tables import OperationRow
 
 MANY: Final = 32
 """Annotations of one operation that go at once."""

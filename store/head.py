@@ -8,7 +8,6 @@ query, and every commit rewrites the page that says whose file this is.
 import hashlib
 import json
 import sqlite3
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -51,7 +50,7 @@ class Head:
     fence: Fence | None
     key_check: str | None
     """Which key the keyed digests in here were made with; None while there are none."""
-    counts: Mapping[State, int]
+    counts: dict[State, int]
     """How many operations are in each state. Every state is present."""
 
     @property

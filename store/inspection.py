@@ -97,9 +97,7 @@ def looking(path: Path, *, alone: bool = False) -> Generator[sqlite3.Connection]
             sqlite3.connect(target, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         ) as connection:
             connection.text_factory = lossless_text
-            connection.execute(
-                "PRAGMA cell_size_check = ON"
-            )  # what the journal's own connection looks at, too
+            connection.execute("PRAGMA cell_size_check = ON")  # as the journal's own connection does
             yield connection
     except sqlite3.DatabaseError as error:
         raise _refusal(path, error) from error

@@ -12,7 +12,8 @@ from itertools import pairwise
 from store.events import OperationStarted
 from store.findings import Paged
 from store.lifecycle import Effect, Evidence, Source, judge
-from store.tables import Row, known_of
+from store.located import Row
+from store.tables import known_of
 
 
 class IntentsCheck(Paged):

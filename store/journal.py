@@ -190,7 +190,11 @@ class Journal:
         """
         key = object()
         self._listeners[key] = listener
-        return lambda: (self._listeners.pop(key, None), None)[1]
+
+        def end() -> None:
+            self._listeners.pop(key, None)
+
+        return end
 
     def watch(self, watch: CommitWatch) -> None:
         """Call `watch` in the event loop after each commit that wrote. It must not block, nor raise."""

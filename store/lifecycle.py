@@ -162,8 +162,8 @@ def judge(evidence: Iterable[Evidence], attempts: int) -> Judgement:
     """Return what `evidence` proves about an operation of `attempts` attempts.
 
     The order counts among an operator's verdicts only. An operation that never started counts as one attempt.
-    The source named is that of the weakest attempt that the conclusion rests on: of `occurred`, the strongest
-    that says so; of `none`, the weakest.
+    The judgement names one source: for `occurred` the strongest that says so, as one is enough; for `none`
+    the weakest, as all of them are needed.
     """
     words = tuple(evidence)
     if len(words) <= 1 and attempts <= 1:

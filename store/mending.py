@@ -19,7 +19,7 @@ from typing import Final
 from store import generation
 from store.comparison import everything
 from store.errors import JournalFailed, NoJournal, NotMended
-from store.findings import Finding, Progress
+from store.findings import Finding, Progress, Report
 from store.folder import entered
 from store.head import Ledger, read_head, write_head
 from store.identity import Identity, read_identity
@@ -28,7 +28,7 @@ from store.keys import DigestKey
 from store.rebuild import PROJECTIONS, Rebuilt, Unprojectable
 from store.settings import JournalSettings
 from store.statements import STATEMENTS
-from store.verify import Report, folder_key, look_deeply, verify
+from store.verify import folder_key, look_deeply, verify
 from store.view import View
 
 _FOLLOWED: Final = 1_024

@@ -7,7 +7,8 @@ histories that it has held; the wire begins each at 1.
 from dataclasses import replace
 from typing import Any, Final
 
-from store.events import EventData, OperationDiverged
+from store.declared import EventData
+from store.events import OperationDiverged
 from store.wire import MEMBERS
 
 _NAMING: Final = frozenset({"supersedes", "started_seq"})

@@ -101,9 +101,8 @@ async def open_connection(
 
     def begin(raw: sqlite3.Connection) -> Writer:
         configure(raw, opened.path)
-        files.shm(opened.path).unlink(
-            missing_ok=True
-        )  # the lock is ours alone now: another program's, and it is gone
+        # the lock is ours alone now: a `-shm` is that of another program, which is gone
+        files.shm(opened.path).unlink(missing_ok=True)
         migrate(raw)
         settle(raw)
         ledger = Batches(raw, read_head(raw), opened.key)

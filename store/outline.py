@@ -47,7 +47,10 @@ class Outline:
 
     def history_of(self, seq: int) -> History:
         """Return the earlier history that the event `seq` belongs to. Raises LookupError for one of this."""
-        return next(item for item in self.histories() if item.base < seq <= item.last)
+        for history in self.histories():
+            if history.base < seq <= history.last:
+                return history
+        raise LookupError(f"event {seq} belongs to no earlier history of this file")  # noqa: TRY003 - a bug of ours
 
     def histories(self) -> tuple[History, ...]:
         """Return the histories that the file held before this one, the oldest first."""

@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from store.declared import EventData
 from store.events import (
     ApprovalRequested,
     AttemptEnded,
     CommandAccepted,
-    EventData,
     LateResult,
     OperationAnnotated,
     OperationFailed,

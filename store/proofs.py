@@ -6,8 +6,9 @@ Part of `store`; imports its own modules. Used by `store.checks`.
 from store.events import OperationDiverged
 from store.findings import Paged
 from store.lifecycle import contradictions, judge
+from store.located import Row
 from store.records import OperationId
-from store.tables import Row, known_of
+from store.tables import known_of
 
 
 class ProofsCheck(Paged):

@@ -15,14 +15,14 @@ from typing import Any, Final, ParamSpec
 
 from store import pieces, schema
 from store.batches import Batches
+from store.declared import EventData
 from store.errors import ScratchFailed
-from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused, EventData
+from store.events import CommandAccepted, CommandCompleted, CommandFailed, CommandRefused
 from store.head import new_head
+from store.located import OperationRow, Row
 from store.projection import Fact
 from store.records import OperationId, Origin
 from store.tables import (
-    OperationRow,
-    Row,
     find_command,
     find_operation,
     project_again,
@@ -32,7 +32,7 @@ from store.tables import (
     project_run,
 )
 from store.view import View
-from store.wire import from_json
+from store.wire import frame_of, from_json
 
 P = ParamSpec("P")
 
@@ -136,7 +136,7 @@ class Rebuilt:
         seq, kind, run, command, operation, body = row
         ledger = self.ledger
         ledger.seq = seq
-        frame: dict[str, Any] = _decode(body.decode("ascii"))[0]
+        frame = frame_of(body)
         data = from_json(kind, frame["data"])
         if data.requeue_of is not None:
             return  # it reports again what was projected long since
@@ -176,7 +176,6 @@ class Rebuilt:
 
 _OF_COMMANDS: Final = (CommandAccepted, CommandRefused, CommandCompleted, CommandFailed)
 _RECEIPTS: Final = frozenset({CommandCompleted.KIND, CommandFailed.KIND})
-_decode: Final = json.JSONDecoder().raw_decode
 _ORIGINS: Final[Mapping[str, Origin]] = {origin.value: origin for origin in Origin}
 
 

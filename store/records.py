@@ -1,21 +1,22 @@
-"""The values that the journal hands out and takes in: identities, drafts, and one record for each projection.
+"""The values that the journal hands out: identities, and one record for each projection.
 
-Part of `store`, pure: imports only `store.lifecycle`. Everything here is frozen; nothing
-here knows SQL, a clock or the network. Times are RFC 3339 text in UTC with microseconds and a final `Z`
-(`2026-11-29T10:40:19.925541Z`), which sorts as text in the order of time.
+Part of `store`, pure: imports `store.declared`, `store.lifecycle` and `store.values`. Everything here is
+frozen; nothing here knows SQL, a clock or the network. What the journal takes in, drafts of events, stands in
+`store.events`.
+
+Times are RFC 3339 text in UTC with microseconds and a final `Z` (`2026-11-29T10:40:19.925541Z`), which sorts
+as text in the order of time.
 """
 
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Generic, Literal, NewType, Protocol, TypeAlias, TypeVar, Union
+from typing import Final, Generic, Literal, NewType, Protocol, TypeAlias, TypeVar, Union
 
+from store.declared import EventData
 from store.lifecycle import Effect, Source, State
 from store.values import light
-
-if TYPE_CHECKING:
-    from store.events import EventData
 
 JournalId = NewType("JournalId", str)
 """One history of one journal file: 32 lower-case hex digits."""
@@ -90,7 +91,7 @@ class StoredEvent:
     requeue_of: int | None = None
     """The dead letter that it only reports again, where its commit announces it; what is read back later does
     not say."""
-    data: "EventData | None" = field(default=None, compare=False, repr=False)
+    data: EventData | None = field(default=None, compare=False, repr=False)
     """What it says, where its commit announces it: a listener need not parse its body."""
 
 

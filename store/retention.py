@@ -5,7 +5,7 @@ Part of `store`; imports its own modules. Runs in the owner's thread, as a unit 
 Theory of operation
 -------------------
 What is pruned together is a **command with all that belongs to it**: for a call, its operation and every
-event of that. It goes when the table of states (docs/design: `lifecycle.is_erasable`) allows it, when its
+event of that. It goes when the table of states (`lifecycle.is_erasable`) allows it, when its
 newest event is older than `retention`, when the plane has acknowledged that event, and when nothing that is
 kept depends on it: its parent operation, the operation that it compensates, a dead letter among its events,
 an open command that is about it (`store.wanted`).
@@ -49,10 +49,11 @@ from store.erasure import debt
 from store.events import SupervisorVerdict
 from store.head import Ledger, row_digest
 from store.lifecycle import Source, is_erasable, is_settled
+from store.located import OperationRow, Row
 from store.pace import Budget
 from store.projection import standing_of
 from store.records import COMPENSATION_PREFIX, TOOL_CALL, OperationId, Timestamp, timestamp
-from store.tables import OperationRow, Row, find_operation
+from store.tables import find_operation
 from store.transaction import Transaction
 from store.wanted import Wanted, wanted
 

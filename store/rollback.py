@@ -26,17 +26,11 @@ An effect of `none` that was learned before is nothing to build on any more: the
 unknown lose it here, and for the others rule R looks at when it was learned (`View.base`).
 """
 
-import json
 from dataclasses import dataclass, replace
 
 from store import chain
-from store.events import (
-    CommandFailed,
-    Draft,
-    DriverUnfenced,
-    EventData,
-    OperationUnknown,
-)
+from store.declared import EventData
+from store.events import CommandFailed, Draft, DriverUnfenced, OperationUnknown
 from store.head import row_digest
 from store.records import (
     TOOL_CALL,
@@ -50,7 +44,7 @@ from store.records import (
     timestamp,
 )
 from store.transaction import Transaction
-from store.wire import from_json
+from store.wire import frame_of, from_json
 
 MESSAGE = (
     "the journal was rolled back to an earlier state, and nobody here knows what happened after that: find "
@@ -174,4 +168,4 @@ def _unknown(operation: OperationRecord) -> Draft:
 
 def _data(event: StoredEvent) -> EventData:
     assert event.body is not None, "the caller has looked"
-    return from_json(event.kind, json.loads(event.body)["data"])
+    return from_json(event.kind, frame_of(event.body)["data"])

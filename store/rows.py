@@ -5,6 +5,7 @@ written again, are those of `store.tables`.
 """
 
 from store.lifecycle import Effect, Judgement, Source, Standing, State, guards
+from store.located import Row
 from store.records import (
     AttemptRecord,
     EvidenceRecord,
@@ -13,7 +14,6 @@ from store.records import (
     StoredEvent,
     Tombstone,
 )
-from store.tables import Row
 
 
 def attempt_row(operation_id: OperationId, row: Row) -> AttemptRecord:

@@ -11,8 +11,9 @@ from typing import Final
 
 from store import chain
 from store.cuts import cut
+from store.declared import EventData
 from store.errors import ImpossibleEvent
-from store.events import Draft, EventData
+from store.events import Draft
 from store.head import Head, Ledger
 from store.keys import DigestKey
 from store.projection import Fact
@@ -98,31 +99,27 @@ def seal(
     payload = draft.payload
     if payload is not None:
         data = _with_payload(ledger, data, payload, draft)
-    body = _rendered(head, terms, draft, data, address, terminal)
+    body = _rendered(head, terms, draft, data, address, terminal=terminal)
     bytes_max = min(terms.frame_bytes_max, head.plane_frame_bytes_max) - SEAL_BYTES
     if len(body) > bytes_max:
         keeps = payload is None and terms.has_room()
         data, result = cut(
             data,
-            excess=lambda short: len(_rendered(head, terms, draft, short, address, terminal)) - bytes_max,
+            excess=lambda short: (
+                len(_rendered(head, terms, draft, short, address, terminal=terminal)) - bytes_max
+            ),
             digest=partial(_digest, ledger, draft) if keeps else None,
         )
         payload = result or payload
-        body = _rendered(head, terms, draft, data, address, terminal)
-    return _chained(head, terms, data, address, body, payload, draft.redact, terminal)
+        body = _rendered(head, terms, draft, data, address, terminal=terminal)
+    fact, event = _chained(head, terms, data, address, body, terminal=terminal)
+    return Sealed(fact, event, payload, draft.redact)
 
 
 def _chained(
-    head: Head,
-    terms: Terms,
-    data: EventData,
-    address: Address,
-    body: bytes,
-    payload: bytes | None,
-    redact: tuple[str, ...],
-    terminal: bool,  # noqa: FBT001 - likewise
-) -> Sealed:
-    """Give the event its place in the chain."""
+    head: Head, terms: Terms, data: EventData, address: Address, body: bytes, *, terminal: bool
+) -> tuple[Fact, StoredEvent]:
+    """Return the event with its place in the chain: as the projections see it, and as it is kept and sent."""
     digest = chain.digest(body)
     link = chain.extend(head.chain, digest)
     seq, at, kind = head.last_seq + 1, terms.at, data.KIND
@@ -149,16 +146,11 @@ def _chained(
         origin=address.origin,
         base=head.base,
     )
-    return Sealed(fact, event, payload, redact)
+    return fact, event
 
 
 def _rendered(
-    head: Head,
-    terms: Terms,
-    draft: Draft,
-    data: EventData,
-    address: Address,
-    terminal: bool,  # noqa: FBT001 - likewise
+    head: Head, terms: Terms, draft: Draft, data: EventData, address: Address, *, terminal: bool
 ) -> bytes:
     return render(
         data,

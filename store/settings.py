@@ -11,7 +11,7 @@ from store.records import FRAME_BYTES_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSettings:
-    """Where the journal lives, and its limits. The defaults are those of docs/config.md."""
+    """Where the journal lives, and its limits. The defaults are those of docs/configuration.md."""
 
     state_dir: Path
     runtime_dir: Path

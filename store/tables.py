@@ -22,10 +22,7 @@ from store.events import (
 )
 from store.head import Ledger
 from store.lifecycle import ENDED, Effect, Evidence, Source, State, contradictions
-from store.located import CommandRow as CommandRow  # noqa: PLC0414 - with what is done with them
-from store.located import Known
-from store.located import OperationRow as OperationRow  # noqa: PLC0414 - likewise
-from store.located import Row as Row  # noqa: PLC0414 - likewise
+from store.located import CommandRow, Known, OperationRow
 from store.projection import Fact
 from store.records import (
     CommandRecord,

@@ -4,14 +4,14 @@ Part of `store`; imports its own modules. A `Transaction` is a `View` that also 
 a group commit. All that it wrote is durable when `Journal.transact` returns, or none of it is there.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from store import consequences, erasure, pieces
 from store.batches import Batches
 from store.cuts import stripped
+from store.declared import EventData
 from store.erasure import BEGIN, RunErasure
 from store.errors import ImpossibleEvent
 from store.events import (
@@ -20,11 +20,11 @@ from store.events import (
     CommandFailed,
     CommandRefused,
     Draft,
-    EventData,
     OperationStarted,
 )
 from store.head import row_digest
 from store.lifecycle import IllegalMove, advance
+from store.located import CommandRow, OperationRow
 from store.marks import SUPERSEDED, TOLD
 from store.naming import on_wire
 from store.paths import as_paths, as_text
@@ -43,8 +43,6 @@ from store.records import (
 from store.sealing import Address, Sealed, Terms, key_of, seal
 from store.tables import (
     RUN_ERASE,
-    CommandRow,
-    OperationRow,
     Place,
     end_run,
     find_command,
@@ -57,7 +55,7 @@ from store.tables import (
     restates,
 )
 from store.view import DELIVERIES_MAX, View
-from store.wire import MEMBERS, from_json, with_members
+from store.wire import MEMBERS, frame_of, from_json, with_members
 
 
 class Transaction(View):
@@ -130,7 +128,7 @@ class Transaction(View):
         parked = self.event(seq)
         if row is None or row[-1] is not None or parked is None or parked.body is None:
             raise ImpossibleEvent("requeueing", f"event {seq} is no dead letter that can be requeued")
-        frame: dict[str, Any] = json.loads(parked.body)
+        frame = frame_of(parked.body)
         data = from_json(parked.kind, frame["data"])
         named = replace(data, requeue_of=self.wire_seq(seq))
         address = Address(parked.run_id, parked.command_id, parked.operation_id, Origin(frame["origin"]))

@@ -6,7 +6,7 @@ rebuild every projection from the events and compare (`deep`). What they look at
 Nothing is changed by either. What is wrong is returned, never raised.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from store.apart import apart, pays
 from store.checks import all_checks, bounded
 from store.comparison import Comparison
 from store.errors import DigestKeyMissing, DigestKeyWrong, NoJournal
-from store.findings import Check, Finding, Progress, unreadable
+from store.findings import Check, Finding, Progress, Report, unreadable
 from store.folder import entered
 from store.head import Head, Ledger, read_head
 from store.identity import read_identity
@@ -24,10 +24,6 @@ from store.journal import Journal
 from store.keys import DigestKey, find_key
 from store.settings import JournalSettings
 from store.view import View
-
-Report = Callable[[Progress], None]
-
-__all__ = ["Finding", "Progress", "Report", "verify", "verify_file", "verify_journal"]
 
 
 def verify(view: View, progress: Report, *, deep: bool = False) -> tuple[Finding, ...]:

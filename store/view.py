@@ -45,6 +45,7 @@ from store.records import (
 from store.rows import attempt_row, event_row, evidence_row, tombstone_row
 from store.tables import EVER, find_command, find_operation
 from store.twins import twins
+from store.wire import frame_of
 
 T = TypeVar("T")
 
@@ -422,7 +423,7 @@ class View(Outline):
         row = self.ledger.execute("body", (seq,)).fetchone()
         if row is None or row[0] is None:
             return None
-        result = json.loads(row[0])["data"].get("result")
+        result = frame_of(row[0])["data"].get("result")
         return None if result is None else json.dumps(result, separators=(",", ":")).encode("ascii")
 
     def _events(self, after_seq: int, limit: int, bytes_max: int) -> Iterator[StoredEvent]:

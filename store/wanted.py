@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from store import pieces
 from store.head import Ledger
+from store.located import OperationRow
 from store.records import JsonObject, OperationId
-from store.tables import OperationRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from json.encoder import encode_basestring_ascii
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from store.events import BY_KIND, EVENT_TYPES, EventData
+from store.declared import EventData
+from store.events import BY_KIND, EVENT_TYPES
 from store.lifecycle import Effect
 from store.records import CommandId, JournalId, OperationId, Origin, RunId, Timestamp
 from store.values import changed

@@ -29,8 +29,8 @@ from driver.local import exports
 from driver.local.exports import Format
 from store.backup import back_up_at_rest
 from store.errors import StoreError
+from store.findings import Progress
 from store.rest import at_rest
-from store.verify import Progress
 
 Write = Callable[[bytes], None]
 

@@ -29,10 +29,11 @@ from driver.config.load import load
 from driver.config.models import Config
 from store.connection import SQLITE_VERSION
 from store.errors import NoJournal, StoreError
+from store.findings import Progress
 from store.lifecycle import State
 from store.records import OperationFilter, Timestamp, moment
 from store.rest import at_rest
-from store.verify import Progress, verify_file
+from store.verify import verify_file
 from store.view import View
 
 EXIT_UNSETTLED: Final = 1

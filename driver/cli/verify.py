@@ -27,9 +27,10 @@ from driver.cli.views import line, table
 from driver.config.load import load
 from driver.config.models import Config
 from store.errors import StoreError
+from store.findings import Finding
+from store.findings import Report as FileReport
 from store.mending import rebuild_file
-from store.verify import Finding, verify_file
-from store.verify import Report as FileReport
+from store.verify import verify_file
 
 
 class NotVerified(click.ClickException):

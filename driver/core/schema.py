@@ -20,7 +20,8 @@ from driver.core.fields import HEX32_PATTERN, TIMESTAMP_PATTERN
 from driver.core.frames import DAEMON_FRAMES, PLANE_FRAMES, Frame
 from driver.core.identity import ID_PATTERN, OPERATION_ID_PATTERN
 from store import records
-from store.events import EVENT_TYPES, EventData
+from store.declared import EventData
+from store.events import EVENT_TYPES
 
 BEGIN: Final = "<!-- events:begin -->\n"
 END: Final = "<!-- events:end -->\n"

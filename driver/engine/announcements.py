@@ -7,7 +7,8 @@ once: an event equal to one since the last other thing that happened is not reco
 import json
 from typing import Final
 
-from store.events import Draft, DriverStopping, EventData
+from store.declared import EventData
+from store.events import Draft, DriverStopping
 from store.transaction import Transaction
 from store.wire import as_json
 

@@ -15,7 +15,8 @@ from driver.engine.queue import Waiting
 from driver.engine.terms import Terms
 from driver.engine.withheld import withheld
 from driver.log import about_call
-from store.events import Draft, EventData, OperationStarted
+from store.declared import EventData
+from store.events import Draft, OperationStarted
 from store.lifecycle import ENDED, State
 from store.records import (
     CommandId,

@@ -18,14 +18,8 @@ from driver.engine.machine import Machine
 from driver.engine.outcomes import late_result, outcome
 from driver.engine.proof import asked_for, is_revived
 from driver.engine.withheld import redactor
-from store.events import (
-    CommandFailed,
-    Draft,
-    EventData,
-    OperationNotExecuted,
-    OperationSucceeded,
-    OperationUnknown,
-)
+from store.declared import EventData
+from store.events import CommandFailed, Draft, OperationNotExecuted, OperationSucceeded, OperationUnknown
 from store.lifecycle import ENDED, Effect
 from store.records import OperationId, OperationRecord
 from store.transaction import Transaction

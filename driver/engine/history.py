@@ -16,10 +16,10 @@ from driver.core.landing import landed_by, unhurried
 from driver.core.retry import Case, Clocks, First, MachineClock
 from driver.core.revival import proof
 from driver.engine.machine import Machine
+from store.declared import EventData
 from store.events import (
     ApprovalRequested,
     AttemptEnded,
-    EventData,
     LateResult,
     OperationFailed,
     OperationNotExecuted,

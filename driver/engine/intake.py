@@ -39,12 +39,12 @@ from driver.engine.queue import Waiting
 from driver.engine.seen_through import seen_through
 from driver.engine.surroundings import Surroundings
 from driver.engine.withheld import Fingerprints
+from store.declared import EventData
 from store.events import (
     CommandAccepted,
     CommandFailed,
     CommandRefused,
     Draft,
-    EventData,
     OperationNotExecuted,
     OperationUnknown,
 )

@@ -15,6 +15,7 @@ from driver.core.reports import Redactor
 from driver.local.sources import StatusFacts
 from store.delegation import Delegation
 from store.erasure import RunErasure
+from store.findings import Finding, Progress
 from store.lifecycle import State
 from store.records import (
     COMPENSATION_PREFIX,
@@ -36,7 +37,6 @@ from store.records import (
     moment,
 )
 from store.statistics import JournalStatistics
-from store.verify import Finding, Progress
 from supervisor.prompt import PROMPT_VERSION, SYSTEM
 from supervisor.wall import Wall
 

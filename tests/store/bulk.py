@@ -13,7 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from store.events import CommandAccepted, EventData
+from store.declared import EventData
+from store.events import CommandAccepted
 from store.head import read_head, write_head
 from store.lifecycle import State
 from store.records import Chain, CommandId, Digest, JournalId, OperationId, Origin, RunId, Timestamp

@@ -14,10 +14,11 @@ from uuid import uuid4
 
 from anyio import to_thread
 
+from store.findings import Finding, Progress
 from store.journal import Journal, open_journal
 from store.records import OperationFilter
 from store.settings import JournalSettings
-from store.verify import Finding, Progress, verify_file
+from store.verify import verify_file
 from store.view import View
 from tests.store.bulk import EVENTS, fill_up
 from tests.store.drafts import accepted, recording, started, unknown

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from store.comparison import differences
 from store.events import AttemptEnded, Draft, OperationFailed, OperationSucceeded
 from store.journal import Journal
 from store.lifecycle import Effect, Source, State
 from store.records import OperationRecord
+from tests.store.compared import differences
 from tests.store.conftest import Open
 from tests.store.drafts import (
     accepted,

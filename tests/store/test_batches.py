@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from store.batches import Batches
-from store.comparison import differences
 from store.head import Ledger, read_head
 from store.inspection import looking
 from store.lifecycle import Effect
@@ -17,6 +16,7 @@ from store.records import RunId, Timestamp
 from store.tables import find_operation
 from store.transaction import Transaction
 from store.view import View
+from tests.store.compared import differences
 from tests.store.conftest import Open
 from tests.store.drafts import (
     accepted,

@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.cuts import FLAGS, ORDER, cut
-from store.events import (
-    CommandCompleted,
-    CommandFailed,
-    CommandRefused,
-    EventData,
-    OperationFailed,
-    OperationSucceeded,
-)
+from store.declared import EventData
+from store.events import CommandCompleted, CommandFailed, CommandRefused, OperationFailed, OperationSucceeded
 from store.lifecycle import Effect
 from store.records import Digest, JsonValue
 from store.wire import as_json

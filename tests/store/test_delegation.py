@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from store.comparison import differences
 from store.events import Draft
 from store.lifecycle import Effect, Source
+from tests.store.compared import differences
 from tests.store.conftest import Open
 from tests.store.delegated import ENDED, PARENT, child, ends_of, judged, ran, said
 from tests.store.drafts import (

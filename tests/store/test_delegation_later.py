@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 from anyio import to_thread
 
-from store.comparison import differences
 from store.events import Draft
 from store.lifecycle import Effect, Source
 from store.settings import JournalSettings
 from store.verify import verify_file
 from store.view import View
+from tests.store.compared import differences
 from tests.store.conftest import Open
 from tests.store.delegated import PARENT, child, end_of, ends_of, judged, ran, said
 from tests.store.drafts import (

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from store.checks import bounded
-from store.comparison import differences
 from store.events import Draft
 from store.journal import Journal
 from store.lifecycle import Effect
 from store.records import JsonObject, OperationRecord
+from tests.store.compared import differences
 from tests.store.conftest import Open
 from tests.store.drafts import (
     accepted,

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import store.chain as chain  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
-from store.events import BY_KIND, EVENT_TYPES, EventData
+from store.declared import EventData
+from store.events import BY_KIND, EVENT_TYPES
 from store.lifecycle import MOVES, Effect
 from store.records import Chain, JournalId, JsonObject, Origin, Timestamp, moment, timestamp
 from store.wire import as_json, from_json, render

@@ -13,11 +13,12 @@ from anyio import to_thread
 
 from store.errors import DigestKeyMissing, DigestKeyWrong, OpenRefused
 from store.events import Draft
+from store.findings import Finding
 from store.head import read_head
 from store.inspection import looking
 from store.keys import KEY, DigestKey, make_key
 from store.settings import JournalSettings
-from store.verify import Finding, verify_file
+from store.verify import verify_file
 from tests.store.conftest import Open
 from tests.store.drafts import REDACT, accepted, recording, refused, secret, started, succeeded
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from store.comparison import Comparison, differences
+from store.comparison import Comparison
 from store.errors import JournalBusy, NotMended
 from store.findings import Progress
 from store.folder import entered
@@ -19,6 +19,7 @@ from store.rebuild import PROJECTIONS
 from store.records import RunId
 from store.settings import JournalSettings
 from store.verify import verify_file, verify_journal
+from tests.store.compared import differences
 from tests.store.conftest import Open
 from tests.store.drafts import accepted, not_executed, recording, started, succeeded
 from tests.store.filled import fill

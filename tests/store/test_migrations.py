@@ -18,8 +18,9 @@ from anyio import to_thread
 
 import store.schema as schema  # noqa: PLR0402 - for pyright, `store` alone would be the folder of these tests
 from store.connection import prepare_new
+from store.declared import EventData
 from store.errors import JournalNewer
-from store.events import EVENT_TYPES, EventData
+from store.events import EVENT_TYPES
 from store.findings import Finding
 from store.keys import KEY
 from store.lifecycle import Effect

@@ -5,7 +5,8 @@ from dataclasses import FrozenInstanceError, dataclass, fields, replace
 
 import pytest
 
-from store.events import EVENT_TYPES, EventData
+from store.declared import EventData
+from store.events import EVENT_TYPES
 from store.records import OperationRecord
 from store.values import changed, light
 

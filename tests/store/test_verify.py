@@ -12,10 +12,11 @@ import pytest
 from anyio import create_task_group, to_thread
 
 from store.errors import JournalBusy, JournalDamaged, NoJournal
+from store.findings import Finding, Progress
 from store.folder import entered
 from store.head import read_head, write_head
 from store.settings import JournalSettings
-from store.verify import Finding, Progress, verify_file, verify_journal
+from store.verify import verify_file, verify_journal
 from tests.store.conftest import FILES, Open
 from tests.store.drafts import accepted, recording, started, succeeded
 from tests.store.filled import fill

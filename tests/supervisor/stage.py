@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import anyio
 
+from store.declared import EventData
 from store.events import (
     CommandAccepted,
     Draft,
-    EventData,
     OperationFailed,
     OperationReconciled,
     OperationStarted,

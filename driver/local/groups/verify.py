@@ -21,8 +21,9 @@ from driver.local.peers import label_of, peer_of
 from driver.local.service import Service
 from driver.local.streams import NDJSON, Emit, LineStream
 from store.errors import ScratchFailed
+from store.findings import Finding, Progress
 from store.records import JsonObject
-from store.verify import Finding, Progress, verify_journal
+from store.verify import verify_journal
 
 _log = structlog.stdlib.get_logger(__name__)
 

@@ -33,6 +33,7 @@ from driver.core.frames import (
     Welcome,
 )
 from store.chain import digest, extend, origin, seal
+from store.declared import EventData
 from store.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -46,7 +47,6 @@ from store.events import (
     DriverStarted,
     DriverStopping,
     DriverUnfenced,
-    EventData,
     LateResult,
     OperationAnnotated,
     OperationCompensated,

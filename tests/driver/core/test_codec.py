@@ -21,7 +21,8 @@ from driver.core.frames import (
     Welcome,
 )
 from driver.core.identity import content_digest
-from store.events import BY_KIND, EventData
+from store.declared import EventData
+from store.events import BY_KIND
 from store.records import CommandId, JsonObject, JsonValue, RunId
 from tests.driver.core import samples
 

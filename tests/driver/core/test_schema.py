@@ -10,7 +10,8 @@ from jsonschema import Draft202012Validator
 from driver.core.codec import render
 from driver.core.frames import CommandFrame, Frame
 from driver.core.schema import document, event_tables, page, schema
-from store.events import EVENT_TYPES, EventData
+from store.declared import EventData
+from store.events import EVENT_TYPES
 from store.records import JsonValue
 from tests.driver.core import samples
 

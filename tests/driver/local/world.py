@@ -19,12 +19,12 @@ from driver.engine.remedies import Remedies
 from driver.local.server import serve_local
 from driver.local.settings import LocalLimits, LocalSettings
 from driver.local.sources import LinkFacts, StatusFacts
+from store.declared import EventData
 from store.events import (
     CommandAccepted,
     CommandRefused,
     Draft,
     DriverStarted,
-    EventData,
     OperationStarted,
     OperationSucceeded,
     OperationUnknown,

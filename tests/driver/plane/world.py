@@ -24,10 +24,10 @@ from driver.core.frames import SUBPROTOCOL, Frame, Hello
 from driver.core.schema import schema
 from driver.plane.server import PlaneSettings, serve_plane
 from store.chain import digest, extend, origin, seal
+from store.declared import EventData
 from store.events import (
     CommandAccepted,
     DriverStarted,
-    EventData,
     OperationStarted,
     OperationSucceeded,
     OperationUnknown,

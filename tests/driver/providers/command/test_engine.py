@@ -15,13 +15,13 @@ from driver.core.contracts import ArgumentKey, Contract
 from driver.providers.command.provider import CommandProvider
 from driver.providers.command.settings import CommandSettings, Program
 from driver.providers.command.spool import Spool
-from store.comparison import differences
 from store.events import AttemptEnded
 from store.lifecycle import Effect, Source, State
 from store.records import JsonObject, OperationId
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
 from tests.driver.providers.command.stage import STOP, Gate, asleep, mark, sh
 from tests.driver.providers.command.test_readoption import gone
+from tests.store.compared import differences
 
 pytestmark = pytest.mark.anyio
 
