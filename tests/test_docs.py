@@ -123,18 +123,37 @@ def test_every_refusal_of_the_journal_stands_in_the_operations_guide() -> None:
     assert [phrase for phrase in phrases if phrase not in re.sub(r'" f?"', "", texts)] == []
 
 
-# --- README.md
+# --- README.md and guarantees.md
+
+
+GUARANTEES: Final = DOCS / "guarantees.md"
 
 
 def test_every_guarantee_names_tests_that_exist() -> None:
-    """I1 to I12 each stand in the README, and the tests that it names stand in the files that it links to."""
-    page = (ROOT / "README.md").read_text()
-    rows = re.findall(r"^\| \*\*(I\d+)\*\* .+$", page, flags=re.MULTILINE)
-    assert rows == [f"I{number}" for number in range(1, 13)]
-    named = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", page)
-    assert len(named) > len(rows)
-    missing = [name for name, path in named if f"def {name}(" not in (ROOT / path).read_text()]
+    """I1 to I12 each stand in the README, and on their page with tests that stand where it says."""
+    numbers = [f"I{number}" for number in range(1, 13)]
+    assert (
+        re.findall(r"^\| \*\*(I\d+)\*\* \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE) == numbers
+    )
+    sections = re.split(r"^## (I\d+): .+\n", GUARANTEES.read_text(), flags=re.MULTILINE)
+    assert sections[1::2] == numbers
+    named = [re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", section) for section in sections[2::2]]
+    assert all(named)
+    tests = [test for section in named for test in section]
+    missing = [name for name, path in tests if f"def {name}(" not in (DOCS / path).read_text()]
     assert missing == []
+
+
+def test_every_guarantee_has_one_name() -> None:
+    """The README, the page of guarantees and the page of what attacks them call each one the same."""
+    readme = re.findall(
+        r"^\| \*\*(I\d+)\*\* \| (.+?) \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE
+    )
+    assert re.findall(r"^## (I\d+): (.+)$", GUARANTEES.read_text(), flags=re.MULTILINE) == readme
+    promise = re.findall(
+        r"^\| \*\*(I\d+)\*\* (.+?) \|", (DOCS / "reliability.md").read_text(), flags=re.MULTILINE
+    )
+    assert promise == readme
 
 
 def test_the_configuration_of_the_readme_is_valid() -> None:
