@@ -13,9 +13,10 @@ The order of the steps is the product (I1 and I2), so here it is in one place:
 3. the intent is committed, in a transaction that looks at the operation's state, its expiry, cancels, the
    drain and the fence again: what does not hold any more ends `not_executed` in that same transaction, or
    stays in the queue;
-4. after the fsync those are looked at once more, because the commit took time;
+4. after the fsync those are looked at once more, because the commit took time; for a further attempt the
+   evidence is, too;
 5. the provider sends the call, once; from its first byte on, only an answer, or `unknown`, can end the
-   attempt;
+   attempt. A fence, or evidence, that comes before that byte has step 4 done anew;
 6. the outcome is committed, and with it the receipt; or it is the end of this attempt only, the slot is given
    back, and the operation rests until it is due for another one (step 1).
 
@@ -28,7 +29,7 @@ free: such an operation arrives here at step 4 (`run_started`).
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVarTuple, Unpack
+from typing import Final, TypeVarTuple, Unpack
 
 import anyio
 import structlog
@@ -56,17 +57,22 @@ from driver.engine.surroundings import Surroundings
 from driver.engine.waits import end_waiting, give_up
 from driver.providers.readoption import Lost
 from store.events import (
+    LateResult,
     OperationFailed,
     OperationNotExecuted,
+    OperationReconciled,
     OperationSucceeded,
     OperationUnknown,
 )
-from store.records import OperationId
+from store.records import OperationId, StoredEvent
 from store.transaction import Transaction
 
 log = structlog.get_logger(__name__)
 
 Args = TypeVarTuple("Args")
+
+EVIDENCE: Final = frozenset({LateResult.KIND, OperationReconciled.KIND})
+"""What is learned of attempts that have ended while another one is on its way."""
 
 
 class Dispatcher:
@@ -118,12 +124,14 @@ class Dispatcher:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Execute what arrives until cancelled. Cancelling it abandons what runs: drain first."""
+        unsubscribe = self._journal.subscribe(self._hear)
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 task_status.started()
                 await self._watch_time()
         finally:
+            unsubscribe()
             self._tasks = None
 
     def enqueue(self, places: Iterable[Waiting]) -> None:
@@ -337,10 +345,16 @@ class Dispatcher:
 
         if await self._journal.transact(record):
             self.forget(operation_id)
-        running = self._running.get(operation_id)
-        if running is None or attempt >= running.assignment.attempt:
-            return
-        # a further attempt may wait for its provider still: then what was heard holds it back
+
+    def _hear(self, events: Sequence[StoredEvent]) -> None:
+        """Have further attempts of which nothing has left looked at anew where more is known by now."""
+        for event in events:
+            if event.kind in EVIDENCE and event.operation_id is not None:
+                running = self._running.get(event.operation_id)
+                if running is not None and running.is_further and not running.phase.may_have_left:
+                    self._spawn(self._reconsider, running)
+
+    async def _reconsider(self, running: Running) -> None:
         if await self._journal.read(lambda view: self._steps.doubt(view, running)) is not None:
             running.recall()
 
@@ -370,8 +384,7 @@ class Dispatcher:
 
     async def _refused_at_last(self, running: Running) -> OperationNotExecuted | None:
         """Step 4. For a further attempt the evidence is looked at once more, too."""
-        assignment = running.assignment
-        if assignment.attempt > 1 or assignment.revived_by is not None:
+        if running.is_further:
             doubt = await self._journal.read(lambda view: self._steps.doubt(view, running))
             if doubt is not None:
                 return doubt

@@ -46,6 +46,11 @@ class Running:
     heard: Report | None = None
     """What the provider still said after the call was cancelled."""
 
+    @property
+    def is_further(self) -> bool:
+        """Whether there may be evidence that speaks against it: of attempts before it, or of none here."""
+        return self.assignment.attempt > 1 or self.assignment.revived_by is not None
+
     def reach(self, phase: Phase) -> None:
         """Note the phase that the call has got to."""
         self.phase = phase

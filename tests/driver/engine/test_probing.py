@@ -26,6 +26,8 @@ from store.lifecycle import Effect, Source, State
 from store.records import JsonObject, OperationId, RunId
 from store.transaction import Transaction
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
+from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again
+from tests.driver.engine.test_retrying import receipt as retried
 
 pytestmark = pytest.mark.anyio
 
@@ -498,6 +500,42 @@ async def test_an_answer_from_before_a_rollback_says_nothing_after_it(tmp_path: 
         assert (await rig.kinds()).count("operation.probed") == 1
     assert ended.effect is Effect.OCCURRED
     assert [asked.tool for asked in provider.executed] == ["act", "find", "find"]
+
+
+class SlowToLeave(HeldLooks):
+    """Holds every further attempt before its first byte, too, at a gate of its own."""
+
+    leaving: anyio.Event
+    left: anyio.Event
+
+    async def dispatch(self, call: ToolCall, progress: Progress) -> Report:
+        """Stand still on the way to the provider."""
+        if call.attempt > 1:
+            progress(Phase.CONNECTING)
+            self.leaving.set()
+            await self.left.wait()
+        return await super().dispatch(call, progress)
+
+
+async def test_what_a_look_finds_withdraws_an_attempt_that_has_not_left(tmp_path: Path) -> None:
+    """The look was put before the attempt began, and answered behind its last look at the evidence."""
+    provider = SlowToLeave(answers=[LOST, found("a")])
+    provider.leaving, provider.left = anyio.Event(), anyio.Event()
+    contract = replace(DEDUPLICATING, probe=PROBE)
+    async with engine(tmp_path, provider, contract=contract, others=READ) as rig:
+        await rig.intake.deliver([call()])
+        await provider.arrived.wait()
+        await ask_again(rig)
+        await provider.leaving.wait()
+        provider.gate.set()
+        await rig.reaches("operation.reconciled")
+        await rig.quiet()
+        provider.left.set()
+        _, data = await retried(rig)
+        operation = await rig.operation()
+    assert (data["attempt"], data["outcome"], data["reason"]) == (2, "not_executed", "cancelled")
+    assert (operation.effect, operation.effect_by) == (Effect.OCCURRED, Source.PROBE)
+    assert [made.tool for made in provider.executed] == ["act", "find"]
 
 
 async def test_looks_are_bounded_for_each_provider(tmp_path: Path) -> None:
