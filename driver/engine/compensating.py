@@ -11,6 +11,11 @@ the dispatcher's, or after a crash the recovery's; the command that asked for it
 has not succeeded is not called again by a second wish: that is for `operation.retry`, by rule R. What it
 came to is told of the forward operation by the journal itself (`store.consequences`).
 
+Where the forward operation is older than an accepted rollback, or than the backup that was restored, its
+compensation may have been made in the time that was lost, by whoever asked for it then. So it is not called:
+it is accepted, and unknown at once, as all that another life may have done. Once somebody has found out that
+it was not made, `operation.retry` makes it.
+
 A run is compensated from its newest operation to its oldest, one at a time, of those that it had when that
 was asked for. It stops at the first that is not certain: whether it happened, or whether its compensation
 did. How far it has come stands in the journal, so it can be taken up again, by the next process life or by
@@ -19,7 +24,7 @@ another command.
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from driver.core.commands import CompensateData, RunCompensateData, ToolCallData
 from driver.core.compensation import (
@@ -37,6 +42,7 @@ from driver.core.probes import scope
 from driver.core.strictjson import dumps_compact
 from driver.engine.commands import Done, Effects, Given, Receipt
 from driver.engine.dispatcher import Dispatcher
+from driver.engine.endings import draft
 from driver.engine.errands import Errand, Postponed
 from driver.engine.history import arguments_of
 from driver.engine.lookalikes import Lookalikes
@@ -46,7 +52,7 @@ from driver.engine.queue import Waiting
 from driver.engine.retrying import standing
 from driver.engine.surroundings import Surroundings
 from driver.engine.withheld import Fingerprints
-from store.events import CommandAccepted, CommandCompleted, CommandFailed, Draft
+from store.events import CommandAccepted, CommandCompleted, CommandFailed, Draft, OperationUnknown
 from store.lifecycle import ENDED, Effect
 from store.records import (
     COMPENSATION_PREFIX,
@@ -59,6 +65,11 @@ from store.records import (
 )
 from store.transaction import Transaction
 from store.view import View
+
+ROLLED_BACK: Final = (
+    "what it takes back is older than the rollback of the journal, so it may have been made in the time that "
+    "was lost, and is not called: find out, and reconcile it; one that was not made can be retried then"
+)
 
 
 class Compensator:
@@ -75,13 +86,20 @@ class Compensator:
 
     def begin(
         self, tx: Transaction, forward: OperationRecord, *, certain: bool = False
-    ) -> Waiting | Needless | Refused:
+    ) -> "Waiting | Lost | Needless | Refused":
         """Accept the compensation of an operation that has none, and return where it waits; or why not.
 
         `certain`: only what is proven to have happened is compensated.
         """
         found = self._plan(tx, forward, certain=certain)
-        return self._accept(tx, forward, found) if isinstance(found, _Plan) else found
+        if not isinstance(found, _Plan):
+            return found
+        place = self._accept(tx, forward, found)
+        if not found.contract.write or not _is_of_earlier_history(tx, forward):
+            return place
+        lost = OperationUnknown(reason="rolled_back", phase=None, attempts=0, message=ROLLED_BACK)
+        tx.append(draft(place.operation_id, lost))
+        return Lost(_compensation_of(tx, forward.operation_id))
 
     def is_due(self, view: View, forward: OperationRecord) -> bool:
         """Whether an operation would be compensated, were that asked for now."""
@@ -158,6 +176,24 @@ class Compensator:
         )
 
 
+def _is_of_earlier_history(view: View, forward: OperationRecord) -> bool:
+    """Whether the operation is older than the history that the journal has now."""
+    return bool(view.base) and view.operation_events(forward.operation_id)[0] <= view.base
+
+
+def _compensation_of(view: View, forward: OperationId) -> OperationRecord:
+    found = compensation_of(view, forward)
+    assert found is not None, "it was accepted"
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The compensation may have been made in the time that a rollback has lost: it is unknown."""
+
+    compensation: OperationRecord
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """The call that takes an effect back."""
@@ -190,6 +226,8 @@ class CompensateCommand:
                 return Done(receipt=_failed(made))
             case Needless():
                 return Done(receipt=_needless(data.operation_id))
+            case Lost(compensation=compensation):
+                return Done(receipt=_ended(data.operation_id, compensation))
             case Waiting():
                 return Done(receipt=None, effects=Effects(waiting=(made,)))
 
@@ -199,9 +237,7 @@ class CompensateCommand:
         assert isinstance(data, CompensateData), "an errand has the data of its kind"
 
         def look(view: View) -> Receipt | None:
-            compensation = compensation_of(view, data.operation_id)
-            assert compensation is not None, "it was accepted beside this command"
-            return _ended(data.operation_id, compensation)
+            return _ended(data.operation_id, _compensation_of(view, data.operation_id))
 
         command_id = compensation_id(data.operation_id)
         found: Receipt = await until(self._journal, look, lambda event: event.command_id == command_id)
@@ -311,9 +347,9 @@ class RunCompensateCommand:
         made = self._compensator.begin(tx, forward, certain=True)
         match made:
             case Waiting():
-                compensation = compensation_of(tx, forward.operation_id)
-                assert compensation is not None, "it was just accepted"
-                return _Wait(compensation, made)
+                return _Wait(_compensation_of(tx, forward.operation_id), made)
+            case Lost(compensation=compensation):
+                return _judged(forward, compensation, account)
             case Refused(code="no_compensation_declared"):
                 account.not_compensable.append(forward.operation_id)
                 return None

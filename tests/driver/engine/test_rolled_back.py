@@ -8,14 +8,23 @@ import anyio
 import pytest
 
 from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence, ToolCall
+from driver.core.contracts import Contract
 from driver.core.probes import Finding
 from driver.core.unfencing import Unfenced
 from driver.engine.looks import Look, record_look
 from driver.providers.protocol import Progress
 from store.lifecycle import Effect, Source, State
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine
+from tests.driver.engine.test_compensating import (
+    FORWARD,
+    UNDO,
+    compensate,
+    compensated,
+    compensation,
+    undone,
+)
 from tests.driver.engine.test_retry import SAFE
-from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again, receipt, receipt_now, refused
+from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again, receipt, receipt_now, refused, say
 
 pytestmark = pytest.mark.anyio
 
@@ -170,3 +179,62 @@ async def test_what_was_seen_of_an_attempt_before_the_rollback_is_not_said_of_th
         assert (ended.effect, ended.settled, ended.guards) == (Effect.UNKNOWN, False, True)
         found = await rig.journal.read(lambda view: view.evidence(seen.operation_id))
     assert [word.attempt for word in found if word.source is Source.PROBE] == [1]
+
+
+async def test_what_may_have_been_taken_back_before_the_rollback_is_not_taken_back_again(
+    tmp_path: Path,
+) -> None:
+    """A compensation that the lost time may have made is unknown at once, by whichever command."""
+    clock, provider = Clock(), ScriptedProvider()
+    async with engine(tmp_path, provider, contract=FORWARD, others=UNDO, clock=clock) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await roll_back(rig)
+        forward = await compensate(rig)
+        _, data = await receipt(rig, "undo-1")
+        await rig.intake.deliver([command("run.compensate", "undo-all")])
+        _, walked = await receipt(rig, "undo-all")
+        made = await compensation(rig)
+        assert made is not None
+        told = await compensated(rig)
+        assert undone(provider) == []
+        assert (data["state"], data["effect"], data["reason"]) == ("unknown", "unknown", "rolled_back")
+        assert (made.state, made.settled, made.attempt_count) == (State.UNKNOWN, False, 0)
+        assert walked["complete"] is False
+        assert walked["stopped_at"]["code"] == "compensation_not_certain"
+        assert told == [(forward.operation_id, "unknown")]
+        # somebody has looked, once it can have come from nowhere any more
+        clock.pass_by(1_000)
+        await say(rig, Effect.NONE, command_id=made.command_id)
+        await ask_again(rig, of=made.command_id)
+        assert (await receipt(rig))[1]["outcome"] == "succeeded"
+    assert undone(provider) == [{"key": forward.operation_id, "n": 1}]
+
+
+async def test_the_first_compensation_that_the_lost_time_may_have_made_ends_a_walk(tmp_path: Path) -> None:
+    """What is newer than the rollback is taken back; behind that nobody knows."""
+    provider = ScriptedProvider()
+    async with engine(tmp_path, provider, contract=FORWARD, others=UNDO) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await roll_back(rig)
+        await rig.intake.deliver([call("cmd-2", arguments={"n": 2})])
+        newer = await rig.settled("cmd-2")
+        await rig.intake.deliver([command("run.compensate", "undo-all")])
+        _, walked = await receipt(rig, "undo-all")
+        older = await rig.operation()
+    assert undone(provider) == [{"key": newer.operation_id, "n": 2}]
+    assert [pair["operation_id"] for pair in walked["compensated"]] == [newer.operation_id]
+    assert walked["stopped_at"]["operation_id"] == older.operation_id
+
+
+async def test_a_read_that_takes_back_is_called_after_a_rollback(tmp_path: Path) -> None:
+    """A read may always run again, whatever the lost time has made."""
+    provider, others = ScriptedProvider(), {"undo": Contract(declared=True, effect="read")}
+    async with engine(tmp_path, provider, contract=FORWARD, others=others) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        await roll_back(rig)
+        await compensate(rig)
+        assert (await receipt(rig, "undo-1"))[1]["state"] == "succeeded"
+    assert len(undone(provider)) == 1
