@@ -5,6 +5,7 @@ comes from them too. Booleans are no numbers here, numbers no strings, and 1.0 n
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING
 from dataclasses import Field as DataclassField
 from typing import Annotated, Any, Final, TypeVar
@@ -19,7 +20,7 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from driver.core.identity import ID_PATTERN, OPERATION_ID_PATTERN
 from store.records import (
@@ -114,6 +115,27 @@ TimestampField = Annotated[Timestamp, Strict(), Field(pattern=TIMESTAMP_PATTERN)
 
 T = TypeVar("T")
 
+_RULES: Final[Mapping[str, str]] = {
+    "bool_type": "must be true or false",
+    "dataclass_type": "must be a JSON object",
+    "dict_type": "must be a JSON object",
+    "enum": "must be {expected}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_type": "must be a whole number",
+    "less_than_equal": "must be at most {le}",
+    "list_type": "must be a list",
+    "literal_error": "must be {expected}",
+    "missing": "is required, and missing",
+    "model_type": "must be a JSON object",
+    "string_pattern_mismatch": "must match {pattern}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_too_short": "must have at least {min_length} character",
+    "string_type": "must be a string",
+    "too_long": "must have at most {max_length} items",
+    "tuple_type": "must be a list",
+}
+"""What pydantic's kinds of faults ask for, with the limits that each names; our own speak for themselves."""
+
 
 def validated(adapter: TypeAdapter[T], optional: frozenset[str], raw: JsonObject) -> T:
     """Return `raw` as the adapter's type; null for one of the `optional` members is the same as its absence.
@@ -126,10 +148,25 @@ def validated(adapter: TypeAdapter[T], optional: frozenset[str], raw: JsonObject
 
 def explain(error: ValidationError) -> str:
     """Return what is wrong, member by member, without the values that were sent (they may be secret)."""
-    faults = error.errors(include_url=False, include_input=False, include_context=False)
-    return clip(
-        "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'it'}: {fault['msg']}" for fault in faults[:5])
-    )
+    faults = error.errors(include_url=False, include_input=False)
+    return clip("; ".join(f"{place(fault) or 'it'}: {wording(fault)}" for fault in faults[:5]))
+
+
+def place(fault: ErrorDetails) -> str:
+    """Return which member is wrong, as a path of names with dots; empty where it is the whole."""
+    return ".".join(str(part) for part in fault["loc"] if part != "[key]")
+
+
+def wording(fault: ErrorDetails, known: Iterable[str] = ()) -> str:
+    """Return what is wrong with a member: what it must be, and never what was sent.
+
+    `known` are the names that there are beside one that there is not.
+    """
+    if fault["type"] == "extra_forbidden":
+        names = ", ".join(sorted(known)) if len(fault["loc"]) == 1 else ""
+        return f"there is no such name; allowed: {names}" if names else "there is no such name"
+    rule = _RULES.get(fault["type"])
+    return fault["msg"] if rule is None else rule.format_map(fault.get("ctx", {}))
 
 
 def clip(text: str) -> str:

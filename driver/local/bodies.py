@@ -1,7 +1,7 @@
 """Request bodies, from bytes to typed values: the edge where writes are validated.
 
-Part of `driver.local`; imports anyio, pydantic, starlette, `driver.core.strictjson` and its own siblings. A
-body is optional where every member of its model is.
+Part of `driver.local`; imports anyio, pydantic, starlette, `driver.core` and its own siblings. A body is
+optional where every member of its model is.
 """
 
 from typing import TypeVar
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from driver.core import strictjson
+from driver.core.fields import place, wording
 from driver.local.errors import Code, Problem
 from driver.local.settings import LocalLimits
 
@@ -39,7 +40,8 @@ async def parse_body(model: type[B], request: Request, limits: LocalLimits) -> B
     except strictjson.NotStrictJson as error:
         raise _invalid({"body": error.message}) from None
     except ValidationError as error:
-        found = {".".join(map(str, item["loc"]))[:64] or "body": item["msg"] for item in error.errors()}
+        known = model.model_fields
+        found = {place(item)[:64] or "body": wording(item, known) for item in error.errors()}
         raise _invalid(found) from None
 
 

@@ -1,12 +1,13 @@
 """Query parameters and bodies, from text to typed values: the edge where requests are validated.
 
-Part of `driver.local`; imports pydantic, starlette, `driver.core.strictjson`, the store's vocabulary and
-its own errors. Everything is checked before state is looked at. An unknown parameter, or one that stands
-twice, is an error: a filter that is misspelt must not list everything.
+Part of `driver.local`; imports pydantic, starlette, `driver.core`, the store's vocabulary and its own errors.
+Everything is checked before state is looked at. An unknown parameter, or one that stands twice, is an error:
+a filter that is misspelt must not list everything.
 """
 
 import base64
 import binascii
+import hashlib
 import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, TypeVar, get_args, get_type_hints
@@ -15,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 
+from driver.core.fields import place, wording
 from driver.local.errors import Code, Problem
 from driver.local.exports import Format
 from store.events import OperationNotExecuted, OperationUnknown
@@ -24,6 +26,8 @@ LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 500
 SEQ_MAX: Final = 2**63 - 1
 """The largest integer of SQLite."""
+FILTERS_DIGITS: Final = 16
+"""Hex digits of the digest by which a cursor knows its filters: enough to notice a mistake."""
 
 
 def _reasons() -> Iterator[str]:
@@ -128,43 +132,50 @@ def parse_query(model: type[Q], request: Request) -> Q:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise _invalid({_name(item["loc"]): _text(item["msg"]) for item in error.errors()}) from None
+        known = model.model_fields
+        raise _invalid({place(item)[:64]: wording(item, known) for item in error.errors()}) from None
 
 
-def cursor_text(name: ListName, position: int | None) -> str | None:
-    """Return `position` in the list `name` as an opaque cursor; None, the list's end, stays None."""
+def cursor_text(name: ListName, query: PageQuery, position: int | None) -> str | None:
+    """Return `position` in the list `name`, under the filters of `query`, as an opaque cursor.
+
+    None, the list's end, stays None.
+    """
     if position is None:
         return None
-    return base64.urlsafe_b64encode(f"{name}.{position}".encode("ascii")).decode("ascii").rstrip("=")
+    plain = f"{name}.{_filters(query)}.{position}".encode("ascii")
+    return base64.urlsafe_b64encode(plain).decode("ascii").rstrip("=")
 
 
-def cursor_position(name: ListName, cursor: str | None) -> int | None:
-    """Return what `cursor_text` made `cursor` from; None stays None. Raises the 422 `Problem` otherwise."""
-    if cursor is None:
+def cursor_position(name: ListName, query: PageQuery) -> int | None:
+    """Return what `cursor_text` made the cursor of `query` from; None where it has none.
+
+    Raises the 422 `Problem` for any other, one of another list or of other filters among them.
+    """
+    if query.cursor is None:
         return None
+    padded = query.cursor + "=" * (-len(query.cursor) % 4)
     try:
-        plain = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode(
-            "ascii"
-        )
+        plain = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         plain = ""
-    found = re.fullmatch(rf"{re.escape(name)}\.([0-9]{{1,19}})", plain, re.ASCII)
-    position = int(found[1]) if found else -1
-    if not 0 <= position <= SEQ_MAX:
+    found = re.fullmatch(rf"{re.escape(name)}\.([0-9a-f]+)\.([0-9]{{1,19}})", plain, re.ASCII)
+    position = int(found[2]) if found else -1
+    if found is None or not 0 <= position <= SEQ_MAX:
         raise _invalid({"cursor": "must be the `next` of an earlier page of the same list"})
+    if found[1] != _filters(query):
+        raise _invalid(
+            {"cursor": "is of the same list under other filters: repeat those, or begin without a cursor"}
+        )
     return position
+
+
+def _filters(query: PageQuery) -> str:
+    """What tells the filters of one query from those of another."""
+    filters = query.model_dump_json(exclude={"limit", "cursor"})
+    return hashlib.sha256(filters.encode()).hexdigest()[:FILTERS_DIGITS]
 
 
 def _invalid(errors: dict[str, str]) -> Problem:
     detail = "; ".join(f"{name}: {text}" for name, text in errors.items())
     return Problem(Code.INVALID_QUERY, detail, errors=errors)
-
-
-def _name(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location)[:64]
-
-
-def _text(message: str) -> str:
-    return message.removeprefix("Value error, ").replace(
-        "Extra inputs are not permitted", "no such parameter"
-    )

@@ -33,12 +33,12 @@ _log = structlog.stdlib.get_logger(__name__)
 
 async def _list_dead_letters(service: Service, _request: Request, query: PageQuery) -> Response:
     """A page of the events that were parked outside the stream, oldest first."""
-    after = cursor_position("dead-letters", query.cursor) or 0
+    after = cursor_position("dead-letters", query) or 0
     found = await service.read(lambda view: _dead_letters(view, after, query.limit + 1))
     shown = found[: query.limit]
     more = len(found) > len(shown)
     items = [encoded(shapes.dead_letter(record)) for record in shown]
-    return page_answer(items, cursor_text("dead-letters", shown[-1].seq if more else None))
+    return page_answer(items, cursor_text("dead-letters", query, shown[-1].seq if more else None))
 
 
 def _dead_letters(view: View, after: int, limit: int) -> tuple[DeadLetter, ...]:

@@ -28,7 +28,7 @@ LOOK_ITEMS_MAX: Final = 50
 
 async def _list(service: Service, _request: Request, query: OperationsQuery) -> Response:
     """A page of operations, newest first."""
-    before = cursor_position("operations", query.cursor)
+    before = cursor_position("operations", query)
     wanted = OperationFilter(
         state=query.state,
         effect=query.effect,
@@ -38,7 +38,7 @@ async def _list(service: Service, _request: Request, query: OperationsQuery) -> 
         reason=query.reason,
     )
     items, end = await _collect(service, wanted, before, query.limit)
-    return page_answer(items, cursor_text("operations", end))
+    return page_answer(items, cursor_text("operations", query, end))
 
 
 async def _collect(

@@ -35,10 +35,10 @@ _log = structlog.stdlib.get_logger(__name__)
 
 async def _list_runs(service: Service, _request: Request, query: PageQuery) -> Response:
     """A page of runs, the one that began last first."""
-    before = cursor_position("runs", query.cursor)
+    before = cursor_position("runs", query)
     page = await service.read(lambda view: view.runs(before, query.limit))
     items = [encoded(shapes.run(record)) for record in page.items]
-    return page_answer(items, cursor_text("runs", page.next))
+    return page_answer(items, cursor_text("runs", query, page.next))
 
 
 async def _show_run(service: Service, request: Request, _: NoQuery) -> Response:

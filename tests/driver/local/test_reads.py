@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from driver.core.redaction import MARKER
-from driver.local.queries import REASONS, cursor_position, cursor_text
+from driver.local.queries import REASONS, OperationsQuery, PageQuery, cursor_position, cursor_text
 from store.events import ApprovalRequested, OperationFailed, OperationNotExecuted, OperationProbed
 from store.lifecycle import Effect
 from store.records import CommandId, RunId, Timestamp
@@ -383,17 +383,33 @@ async def test_every_reason_is_a_filter(world: World, reason: str) -> None:
 @given(position=st.integers(0, 2**63 - 1))
 def test_a_cursor_is_opaque_and_comes_back(position: int) -> None:
     """It belongs to its list alone."""
-    text = cursor_text("operations", position)
+    query = OperationsQuery(run="run-1", unsettled="true")
+    text = cursor_text("operations", query, position)
     assert text is not None
     assert text.isascii()
-    assert cursor_position("operations", text) == position
+    assert cursor_position("operations", query.model_copy(update={"cursor": text, "limit": 7})) == position
 
 
 async def test_a_cursor_of_another_list_is_refused(world: World) -> None:
     """Positions of two lists mean different things."""
-    cursor = cursor_text("runs", 3)
+    cursor = cursor_text("runs", PageQuery(), 3)
     assert cursor is not None
     assert (await world.get("/v1/operations", cursor=cursor)).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "other", [{}, {"state": "unknown"}, {"state": "failed", "run": "run-1"}, {"effect": "occurred"}]
+)
+async def test_a_cursor_under_other_filters_is_refused(world: World, other: dict[str, str]) -> None:
+    """A page of one list behind the page of another would leave something out, and nobody would notice."""
+    first = await world.get("/v1/operations", limit=1, state="failed")
+    cursor = first.json()["next"]
+    assert cursor is not None
+    answer = await world.get("/v1/operations", cursor=cursor, **other)
+    assert answer.status_code == 422
+    assert [error["name"] for error in answer.json()["errors"]] == ["cursor"]
+    assert "under other filters" in answer.json()["detail"]
+    assert (await world.get("/v1/operations", cursor=cursor, limit=3, state="failed")).status_code == 200
 
 
 async def test_an_answer_is_ascii(tmp_path: Path) -> None:
