@@ -282,18 +282,21 @@ class Calls:
     async def _stand_in(self, wait: Wait, asked: Asked) -> Outcome | None:
         """Return what an equal call of before comes to for this one; None where it is to be made."""
         contract, speaker = self._sources.contract(asked.tool), asked.speaker
-        if not contract.write or contract.identical == "allow":
+        if not contract.write or (contract.identical == "allow" and asked.asked_at is None):
             return None
         if self._deliveries.knows(speaker.run_id) and not speaker.resumes and asked.asked_at is None:
             twin = self._deliveries.unheard(speaker.run_id, wait.digest)
             return None if twin is None else Alike(code=UNDELIVERED, twin=twin, undelivered=True)
         digests = self._digests(wait.digest, asked, contract)
-        found, is_new = await self._sources.journal.read(lambda view: self._look(view, asked, digests))
+        look = partial(self._look, asked=asked, digests=digests, contract=contract)
+        found, is_new = await self._sources.journal.read(look)
         if is_new:
             self._deliveries.begin(speaker.run_id)
         return found
 
-    def _look(self, view: View, asked: Asked, digests: tuple[Digest, ...]) -> tuple[Outcome | None, bool]:
+    def _look(
+        self, view: View, asked: Asked, digests: tuple[Digest, ...], contract: Contract
+    ) -> tuple[Outcome | None, bool]:
         """Return what stands for the call, and whether its run is a new one. In the journal's thread."""
         if view.run(asked.speaker.run_id) is None and not asked.speaker.resumes:
             return None, True
@@ -305,7 +308,7 @@ class Calls:
             if earlier is not None:
                 return of_record(view, earlier), False
         twin = undelivered(view, everywhere, digests, self._deliveries)
-        if twin is None:
+        if twin is None or contract.identical == "allow":
             return None, False
         return Alike(code=UNDELIVERED, twin=twin.operation_id, undelivered=True), False
 

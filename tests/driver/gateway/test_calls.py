@@ -23,7 +23,7 @@ from driver.gateway.runs import Speaker
 from driver.gateway.waiting import Wait, Waits
 from driver.providers.protocol import Provider
 from store.journal import Journal
-from store.records import CommandId, JsonObject, Origin, RunId
+from store.records import CommandId, Identical, JsonObject, Origin, RunId
 from tests.driver.engine.rig import DECLARED, SCOPE, Rig, ScriptedProvider, engine
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +36,7 @@ class Around:
     """The rest of the daemon: an engine, and nobody who cancels."""
 
     rig: Rig
+    contracted: Contract = DECLARED
     scope: str = SCOPE
     stopping: bool = False
 
@@ -49,7 +50,7 @@ class Around:
 
     def contract(self, tool: str) -> Contract:
         del tool
-        return DECLARED
+        return self.contracted
 
     async def deliver(self, frame: CommandFrame) -> Answer:
         (answer,) = await self.rig.intake.deliver([frame], Origin.GATEWAY)
@@ -75,13 +76,16 @@ class Patient:
 
 @asynccontextmanager
 async def calls(
-    folder: Path, provider: ScriptedProvider, limits: GatewayLimits | None = None
+    folder: Path,
+    provider: ScriptedProvider,
+    limits: GatewayLimits | None = None,
+    contract: Contract = DECLARED,
 ) -> AsyncGenerator[Calls]:
     """Answer calls until the block ends; a stop waits for a client as long as that takes."""
     waits = Waits(lambda _provider: None)
-    async with engine(folder, provider) as rig, anyio.create_task_group() as tasks:
+    async with engine(folder, provider, contract=contract) as rig, anyio.create_task_group() as tasks:
         rig.journal.subscribe(waits.hear)
-        yield Calls(Around(rig), waits, limits or GatewayLimits(drain_s=3_600.0), tasks)
+        yield Calls(Around(rig, contract), waits, limits or GatewayLimits(drain_s=3_600.0), tasks)
         tasks.cancel_scope.cancel()
 
 
@@ -184,10 +188,14 @@ async def test_answers_that_a_stop_waits_for_are_bounded(
             await made.flush()
 
 
-async def test_equal_calls_of_one_moment_are_one_execution_in_the_next_life_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("identical", ["guard-unsettled", "allow"])
+async def test_equal_calls_of_one_moment_are_one_execution_in_the_next_life_too(
+    tmp_path: Path, identical: Identical
+) -> None:
     """They are sent at once, and neither waits for the other to be accepted: the journal has one of them."""
     provider = ScriptedProvider()
-    async with calls(tmp_path, provider) as made:
+    contract = replace(DECLARED, identical=identical)
+    async with calls(tmp_path, provider, contract=contract) as made:
         moment = datetime.now(UTC)
         first = await ask(made, "one")
         assert first.about is not None

@@ -383,7 +383,7 @@ async def test_every_reason_is_a_filter(world: World, reason: str) -> None:
 @given(position=st.integers(0, 2**63 - 1))
 def test_a_cursor_is_opaque_and_comes_back(position: int) -> None:
     """It belongs to its list alone."""
-    query = OperationsQuery(run="run-1", unsettled="true")
+    query = OperationsQuery.model_validate({"run": "run-1", "unsettled": "true"})
     text = cursor_text("operations", query, position)
     assert text is not None
     assert text.isascii()
