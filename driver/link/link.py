@@ -233,15 +233,16 @@ class Link:
         self._renewed = anyio.Event()
 
     async def _wait_while_superseded(self) -> None:
-        """Hold still while another life of this driver has the plane's ear, this boot or before it."""
-        superseded = await self._journal.read(_is_superseded)
-        if self._state != "superseded" and not superseded:
-            return
-        self._state = "superseded"
-        log.error("link_superseded", url=self._url, advice="effectd unfence, once the other life is gone")
-        await self._renewed.wait()
-        self._renewed = anyio.Event()
-        self._failures = 0
+        """Hold still while another life of this driver has the plane's ear, this boot or before it.
+
+        The journal alone says whether that is so: a renewal may have been asked for before the takeover.
+        """
+        while await self._journal.read(_is_superseded):
+            self._state = "superseded"
+            log.error("link_superseded", url=self._url, advice="effectd unfence, once the other life is gone")
+            await self._renewed.wait()
+            self._renewed = anyio.Event()
+            self._failures = 0
 
 
 def _is_superseded(view: View) -> bool:

@@ -5,13 +5,12 @@ Part of `driver.link`; imports `store`. It is written lazily, with the next comm
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from threading import Lock
 from typing import Self
 
 import anyio
 
-from store.errors import JournalClosed
+from store.errors import JournalClosed, QueueFull
 from store.events import DriverUnfenced
 from store.journal import Journal
 from store.records import JournalId, StoredEvent
@@ -42,21 +41,24 @@ class Watermark:
     def move(self, journal_id: JournalId, seq: int) -> None:
         """Have `seq` written with the next commit, instead of what still waits.
 
-        A journal that is closing drops it, so that a listener of its last commits may call this. Raises
-        `JournalFailed`.
+        A journal that is closing drops it, so that a listener of its last commits may call this; so does one
+        with too many lazy writes, and the next call has its `seq` written. Raises `JournalFailed`.
         """
         self._reached = seq
         self._moved.set()
+        self._moved = anyio.Event()
         with self._lock:
             waits, self._mark = self._mark is not None, (journal_id, seq)
         if not waits:
-            with suppress(JournalClosed):
+            try:
                 self._journal.later(self._write)
+            except (JournalClosed, QueueFull):
+                with self._lock:
+                    self._mark = None
 
     async def reached(self, seq: int) -> None:
         """Return once the plane has acknowledged `seq` in this process life."""
         while self._reached is None or self._reached < seq:
-            self._moved = anyio.Event()
             await self._moved.wait()
 
     def _write(self, tx: Transaction) -> None:

@@ -401,6 +401,19 @@ async def test_a_takeover_fences_and_ends_the_connecting(tmp_path: Path) -> None
         assert hello["state"] == "ready"
 
 
+async def test_an_unfencing_before_the_takeover_does_not_end_the_wait_after_it(tmp_path: Path) -> None:
+    """What was to be said anew was said with the hello: nobody has lifted the fence of this takeover."""
+    async with serving() as plane, linked(tmp_path, plane.url) as daemon:
+        daemon.link.renew()
+        assert not plane.requests, "while it connects"
+        wire = await first_contact(daemon, plane)
+        await wire.close(4001, "another boot")
+        await eventually(lambda: daemon.desk.fences == ["superseded"])
+        await anyio.sleep(0.5)
+        assert daemon.link.statistics().state == "superseded"
+        assert len(plane.requests) == 1
+
+
 async def test_a_takeover_outlives_the_process(tmp_path: Path) -> None:
     """A daemon that finds such a fence in its journal does not connect either."""
 

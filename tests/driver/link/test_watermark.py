@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from driver.link.watermark import Watermark
+from store.errors import QueueFull
 from store.events import Draft, DriverStopping
 from store.journal import Journal
 from store.records import JournalId
@@ -18,6 +19,12 @@ pytestmark = pytest.mark.anyio
 async def commit(journal: Journal) -> None:
     """Record one event."""
     await journal.transact(lambda tx: tx.append(Draft(data=DriverStopping(reason=""))))
+
+
+def fill(journal: Journal) -> None:
+    """Let lazy writes wait until no more is taken."""
+    while True:
+        journal.later(lambda _: None)
 
 
 async def test_however_many_arrive_the_newest_is_written_once(tmp_path: Path) -> None:
@@ -37,6 +44,36 @@ async def test_however_many_arrive_the_newest_is_written_once(tmp_path: Path) ->
         watermark.move(journal_id, 1)
         await commit(rig.journal)
         assert rig.journal.statistics().acked_seq == 1
+
+
+async def test_a_queue_of_lazy_writes_that_is_full_costs_one_mark(tmp_path: Path) -> None:
+    """Losing a mark costs a resend; the next one is written again."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        await commit(rig.journal)
+        await commit(rig.journal)
+        journal_id = await rig.journal.read(lambda view: view.journal_id)
+        watermark = Watermark(rig.journal)
+        with pytest.raises(QueueFull):
+            fill(rig.journal)
+        watermark.move(journal_id, 1)
+        await commit(rig.journal)
+        watermark.move(journal_id, 2)
+        while rig.journal.statistics().acked_seq < 2:
+            await commit(rig.journal)
+
+
+async def test_everybody_who_waits_for_an_acknowledgement_hears_of_it(tmp_path: Path) -> None:
+    """Each waits for a place of its own in the stream."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        await commit(rig.journal)
+        journal_id = await rig.journal.read(lambda view: view.journal_id)
+        watermark = Watermark(rig.journal)
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watermark.reached, 1)
+                tasks.start_soon(watermark.reached, 1)
+                await anyio.wait_all_tasks_blocked()
+                watermark.move(journal_id, 1)
 
 
 async def test_a_mark_of_another_history_is_dropped(tmp_path: Path) -> None:
