@@ -22,8 +22,8 @@ from typing import IO, Any, Final
 from store.comparison import Comparison
 from store.findings import Finding, Progress, Report
 from store.head import Head, Ledger, read_head
-from store.inspection import looking
 from store.records import JsonObject
+from store.rest import reading
 from store.view import View
 
 EVENTS_MIN: Final = 50_000
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     """Compare the journal `arguments[0]`; say how far it is, and what is wrong, in lines of JSON."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it gets it too, and ends it
     told = time.monotonic()
-    with looking(Path(arguments[0])) as connection, closing(Comparison(at_rest=True)) as comparison:
+    with reading(Path(arguments[0])) as connection, closing(Comparison(at_rest=True)) as comparison:
         view = View(Ledger(connection, read_head(connection)), datetime.now(UTC), has_room=lambda: False)
         while (reached := comparison.page(view)) is not None:
             if time.monotonic() - told > TOLD_EVERY_S:

@@ -31,7 +31,7 @@ StoreError
 │   ├── BackupEmpty              there is no journal yet
 │   └── BackupDamaged            the journal does not hold what it says
 ├── NotMended                    the events do not lead to a sound journal; nothing was changed
-├── ScratchFailed                no place for the projections that are made again beside the journal
+├── ScratchFailed                no place for what is made in a temporary file beside the journal
 ├── JournalClosed                asked after the journal was closed
 ├── QueueFull                    too many lazy writes wait
 └── ImpossibleEvent              an event that contradicts the journal: a bug of ours
@@ -401,12 +401,12 @@ class NotMended(StoreError):
 
 
 class ScratchFailed(StoreError):
-    """The projections cannot be made again beside the journal: the temporary database does not work."""
+    """What a look makes beside the journal cannot be made: the temporary database does not work."""
 
     def __init__(self, detail: str) -> None:
         self.detail = detail
         super().__init__(
-            f"the projections could not be made again in a temporary file: {detail}. "
+            f"the temporary file that this look needs does not work: {detail}. "
             "The journal is as it was. Make room in the temporary folder, or name another one in TMPDIR."
         )
 

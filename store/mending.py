@@ -23,9 +23,11 @@ from store.findings import Finding, Progress, Report
 from store.folder import entered
 from store.head import Ledger, read_head, write_head
 from store.identity import Identity, read_identity
-from store.inspection import inspect, looking
+from store.inspection import inspect
 from store.keys import DigestKey
 from store.rebuild import PROJECTIONS, Rebuilt, Unprojectable
+from store.rest import reading
+from store.schema import migrate
 from store.settings import JournalSettings
 from store.statements import STATEMENTS
 from store.verify import folder_key, look_deeply, verify
@@ -63,7 +65,7 @@ def rebuild_file(settings: JournalSettings, progress: Report, *, now: datetime) 
             raise NoJournal(folder.path)
         path = identity.path(folder.path)
         key, lost = folder_key(folder.path, inspect(path, identity, tail=False))
-        with looking(path) as connection:
+        with reading(path) as connection:
             view = View(Ledger(connection, read_head(connection), key), now, has_room=_no_room)
             found = look_deeply(path, view, progress)
         if not found:
@@ -93,6 +95,7 @@ class _Mending:
 
     def mend(self, copy: sqlite3.Connection) -> None:
         """Change the copy. Raises `NotMended`, `ScratchFailed` or sqlite3.Error."""
+        migrate(copy)
         with closing(Rebuilt(self._view(copy))) as rebuilt:
             self._follow(copy, rebuilt)
             copy.execute("BEGIN IMMEDIATE")

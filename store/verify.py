@@ -19,9 +19,10 @@ from store.findings import Check, Finding, Progress, Report, unreadable
 from store.folder import entered
 from store.head import Head, Ledger, read_head
 from store.identity import read_identity
-from store.inspection import inspect, looking
+from store.inspection import inspect
 from store.journal import Journal
 from store.keys import DigestKey, find_key
+from store.rest import reading
 from store.settings import JournalSettings
 from store.view import View
 
@@ -85,8 +86,9 @@ def verify_file(
 ) -> tuple[Finding, ...]:
     """Return everything that is wrong with the journal of a state folder that no daemon uses. Blocks.
 
-    Raises `NoJournal` where there has never been one, and an `OpenRefused` for what is no journal of this
-    folder, or is in use.
+    A journal that an earlier version left is looked at as the next start will have it. Raises `NoJournal`
+    where there has never been one, an `OpenRefused` for what is no journal of this folder, or is in use, and
+    `ScratchFailed`.
     """
     with entered(settings) as folder:
         identity = read_identity(folder.path)
@@ -95,7 +97,7 @@ def verify_file(
         path = identity.path(folder.path)
         head = inspect(path, identity, tail=False)
         key, lost = folder_key(folder.path, head)
-        with looking(path) as connection:
+        with reading(path) as connection:
             view = View(Ledger(connection, read_head(connection), key), now, has_room=lambda: False)
             return lost + (look_deeply(path, view, progress) if deep else verify(view, progress))
 

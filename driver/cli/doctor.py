@@ -160,12 +160,11 @@ def _of_status(found: Status, max_age: float | None) -> Iterator[Symptom]:
         yield _note(found.state, f"the daemon is {found.state}: it takes no new calls now")
     yield from _unsettled(found.unsettled, found.oldest_unsettled_age_s, max_age)
     if found.incidents.diverged:
-        yield _note(
-            "diverged", f"{found.incidents.diverged} proofs contradicted each other", "effectd status"
-        )
+        times = _times(found.incidents.diverged)
+        yield _note("diverged", f"{times} proofs of an effect contradicted each other", "effectd status")
     if found.incidents.duplicated:
-        times = found.incidents.duplicated
-        yield _note("duplicated", f"{times} times a probe found an effect more than once", "effectd status")
+        times = _times(found.incidents.duplicated)
+        yield _note("duplicated", f"{times} a probe found an effect more than once", "effectd status")
     if found.link.url is not None and not found.link.connected:
         why = "" if found.link.last_error is None else f": {found.link.last_error}"
         text = f"the plane at {found.link.url} is not connected{why}"
@@ -279,14 +278,20 @@ def _unsettled(count: int, age_s: float | None, max_age: float | None) -> Iterat
     if not count or (max_age is not None and age_s is not None and age_s <= max_age):
         return
     oldest = "" if age_s is None else f", the oldest for {words.duration(age_s)}"
-    text = f"{count} operations may have happened, and nobody knows{oldest}"
+    may = "1 operation may" if count == 1 else f"{count} operations may"
+    text = f"{may} have happened, and nobody knows{oldest}"
     yield Symptom(severity=Severity.UNSETTLED, code="unsettled", message=text, next="effectd ops --unsettled")
 
 
 def _dead_letters(count: int) -> Iterator[Symptom]:
     if count:
-        text = f"{count} events were refused by the plane, and wait to be requeued"
-        yield _note("dead_letters", text, "see 'effectd dead-letters', and mend what refused them")
+        wait = "1 event waits" if count == 1 else f"{count} events wait"
+        text = f"{wait} to be requeued, which the plane refused"
+        yield _note("dead_letters", text, "see 'effectd dead-letters', and mend what the plane refused")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _as_json(found: Diagnosis) -> dict[str, JsonValue]:

@@ -190,7 +190,7 @@ def _write(verdict: Verdict) -> None:
     if verdict.journal is not None:
         show(
             [
-                line((f"{len(verdict.mended)} things were wrong, and are mended:", "bold yellow")),
+                line((f"What was wrong ({len(verdict.mended)}), and is mended:", "bold yellow")),
                 table(_rows(verdict.mended), _COLUMNS),
                 line(
                     f"The projections were made again from the events; {verdict.journal} is the journal now."
@@ -201,9 +201,10 @@ def _write(verdict: Verdict) -> None:
         show([line(("The journal is sound", "bold green"), f" (looked at {where}).")])
         return
     count = len(verdict.findings)
+    are = "1 thing is" if count == 1 else f"{count} things are"
     show(
         [
-            line((f"{count} things are wrong with the journal", "bold red"), f" (looked at {where}):"),
+            line((f"{are} wrong with the journal", "bold red"), f" (looked at {where}):"),
             table(_rows(verdict.findings), _COLUMNS),
             line("Copy the whole state folder away before anything else, and check the disk."),
         ]

@@ -21,11 +21,14 @@ from store.connection import prepare_new
 from store.declared import EventData
 from store.errors import JournalNewer
 from store.events import EVENT_TYPES
-from store.findings import Finding
+from store.findings import Finding, Progress
+from store.folder import LOCK
 from store.keys import KEY
 from store.lifecycle import Effect
+from store.mending import rebuild_file
 from store.pieces import PIECE_BYTES
-from store.records import JournalId
+from store.records import JournalId, OperationFilter
+from store.rest import at_rest
 from store.rollback import begin_history
 from store.settings import JournalSettings
 from store.verify import verify_file, verify_journal
@@ -179,6 +182,32 @@ async def test_a_journal_of_an_earlier_version_goes_on(
     assert found == wrong(version)
 
 
+def test_a_journal_of_an_earlier_version_is_looked_at_as_the_next_start_will_have_it(
+    settings: JournalSettings, clock: Clock, journal_file: Path, version: int
+) -> None:
+    """As between an upgrade and the first start. To be old is no damage, and nothing is changed."""
+    before = content_of(settings.state_dir)
+    assert verify_file(settings, nobody, now=clock(), deep=True) == wrong(version)
+    with at_rest(settings, now=clock()) as view:
+        assert view is not None
+        assert view.operations(OperationFilter(), None, 500).items
+    assert content_of(settings.state_dir) == before
+
+
+def test_the_projections_of_an_earlier_version_can_be_made_again(
+    settings: JournalSettings, clock: Clock, journal_file: Path, version: int
+) -> None:
+    """In a copy that is migrated; the old file stays what it was."""
+    with closing(sqlite3.connect(journal_file)) as connection, connection:
+        connection.execute("UPDATE operations SET tool = 'other/tool' WHERE rowid = 1")
+    before = journal_file.read_bytes()
+    made = rebuild_file(settings, nobody, now=clock())
+    assert {finding.check for finding in made.found} >= {"projections"}
+    assert (made.journal, made.left) == ("journal-2.db", wrong(version))
+    assert state_of(settings.state_dir / "journal-2.db") == (schema.VERSION, schema.EXPECTED)
+    assert journal_file.read_bytes() == before
+
+
 def test_what_is_long_stands_in_pieces_however_old_it_is(journal_file: Path) -> None:
     """To remove it takes many short commits."""
     migrate(journal_file, nothing)
@@ -212,6 +241,15 @@ def described(version: int) -> str:
         for script in migrations(version):
             connection.executescript(script)
         return schema.describe(connection)
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """The files of a state folder, but for its lock."""
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != LOCK}
+
+
+def nobody(_: Progress) -> None:
+    """Whom progress is told."""
 
 
 def nothing(_: sqlite3.Connection, __: int) -> None:

@@ -51,7 +51,11 @@ async def test_what_is_unsettled_counts_from_an_age_on(tmp_path: Path) -> None:
         for none in ("nan", "inf", "-1"):
             assert (await desk.effectd("doctor", "--max-age", none)).stdout == ""
         done = await desk.effectd("doctor")
+        await desk.world.lose("cmd-2")
+        both = await desk.effectd("doctor")
     assert f"effectd ops --unsettled --config {desk.config}" in done.stdout
+    assert "1 operation may have happened" in done.stdout
+    assert "2 operations may have happened" in both.stdout
 
 
 async def test_a_fence_is_broken(tmp_path: Path) -> None:
