@@ -9,28 +9,10 @@ from tests.system.audit import key_of, must_hold
 from tests.system.history import History, Json
 from tests.system.plane import ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
+from tests.system.snapshots import calls, restore, snapshot
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
-
-
-def snapshot(made: Sandbox) -> None:
-    """Copy the state folder, as a snapshot of the disk does."""
-    shutil.copytree(made.state, made.root / "snapshot")
-
-
-def restore(made: Sandbox) -> None:
-    """Put the snapshot back, as a restored disk does."""
-    shutil.rmtree(made.state)
-    shutil.copytree(made.root / "snapshot", made.state)
-
-
-async def calls(made: Sandbox, plane: ScriptedPlane, *numbers: int) -> None:
-    """Let one life make some calls, and stop."""
-    life = made.start()
-    await plane.give(*(call(f"cmd-{number}", n=number) for number in numbers))
-    await plane.answered()
-    assert await life.stop() == 0
 
 
 async def fenced(made: Sandbox, reason: str, life: Life) -> None:

@@ -1,34 +1,14 @@
 """I9, I10: a journal that is not the history the plane knows acts on nothing, and asks before it acts."""
 
-import shutil
-
 import pytest
 
 from tests.system.audit import key_of, must_hold
-from tests.system.plane import ScriptedPlane, call, scripted_plane
-from tests.system.sandbox import Sandbox, sandbox
+from tests.system.plane import call, scripted_plane
+from tests.system.sandbox import sandbox
+from tests.system.snapshots import calls, restore, snapshot
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
-
-
-def snapshot(made: Sandbox) -> None:
-    """Copy the state folder, as a snapshot of the disk does."""
-    shutil.copytree(made.state, made.root / "snapshot")
-
-
-def restore(made: Sandbox) -> None:
-    """Put the snapshot back, as a restored disk does."""
-    shutil.rmtree(made.state)
-    shutil.copytree(made.root / "snapshot", made.state)
-
-
-async def calls(made: Sandbox, plane: ScriptedPlane, *numbers: int) -> None:
-    """Let one life make some calls, and stop."""
-    life = made.start()
-    await plane.give(*(call(f"cmd-{number}", n=number) for number in numbers))
-    await plane.answered()
-    assert await life.stop() == 0
 
 
 async def test_a_rolled_back_journal_is_fenced_for_good(zygote: Zygote) -> None:

@@ -6,7 +6,7 @@ from tests.system.audit import audit, key_of
 from tests.system.campaign import KILLED
 from tests.system.plane import ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Sandbox, sandbox
-from tests.system.test_histories import restore, snapshot
+from tests.system.snapshots import restore, snapshot
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]

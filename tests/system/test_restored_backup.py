@@ -12,7 +12,8 @@ from tests.system.campaign import KILLED
 from tests.system.history import Json
 from tests.system.plane import ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
-from tests.system.test_fences import beside, calls, new_history, told, unfence
+from tests.system.snapshots import calls
+from tests.system.test_fences import beside, new_history, told, unfence
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]

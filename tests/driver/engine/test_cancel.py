@@ -1,6 +1,7 @@
 """A cancel in each moment of an operation's life, and what a cancelled call still says."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -234,6 +235,15 @@ CANCELS: list[tuple[str, JsonObject]] = [
 ]
 
 
+@asynccontextmanager
+async def accepted_earlier(tmp_path: Path, provider: ScriptedProvider) -> AsyncGenerator[Rig]:
+    """A life whose history nobody has confirmed yet, behind one that accepted the call."""
+    async with engine(tmp_path, provider, confirmed=False) as rig:
+        await rig.intake.deliver([call()])
+    async with engine(tmp_path, provider, confirmed=False) as rig:
+        yield rig
+
+
 async def cancel_unconfirmed(rig: Rig, kind: str, data: JsonObject) -> CommandId:
     """Cancel the call; return the command that did, and that has no receipt yet."""
     done = await rig.local.submit(kind, RUN, data)
@@ -251,9 +261,7 @@ async def test_what_an_earlier_life_accepted_is_cancelled_once_the_history_is_co
 ) -> None:
     """Whoever cancels it before, an agent for one: nothing is said before, and nothing leaves after."""
     provider = ScriptedProvider()
-    async with engine(tmp_path, provider, confirmed=False) as rig:
-        await rig.intake.deliver([call()])
-    async with engine(tmp_path, provider, confirmed=False) as rig:
+    async with accepted_earlier(tmp_path, provider) as rig:
         command_id = await cancel_unconfirmed(rig, kind, data)
         if not restarts:
             await confirmed_and_cancelled(rig, command_id)
@@ -277,9 +285,7 @@ async def test_a_cancel_in_a_journal_that_turns_out_to_be_old_proves_nothing(
 ) -> None:
     """Another life may have executed the call: it is unknown, and an equal one is refused."""
     provider = ScriptedProvider()
-    async with engine(tmp_path, provider, confirmed=False) as rig:
-        await rig.intake.deliver([call()])
-    async with engine(tmp_path, provider, confirmed=False) as rig:
+    async with accepted_earlier(tmp_path, provider) as rig:
         command_id = await cancel_unconfirmed(rig, kind, data)
         await rig.desk.fence("rolled_back", "d")
         await rig.engine.fences.lift(accept_rollback=True, actor="operator:0")

@@ -42,6 +42,13 @@ async def second_of(folder: Path, identical: Identical, first: Report, *, repeat
         return "ran"
 
 
+async def let_end(rig: Rig, *calls: CommandFrame) -> None:
+    """Make calls, one after the other, each once the one before it has ended."""
+    for frame in calls:
+        await rig.intake.deliver([frame])
+        await rig.settled(frame.command_id)
+
+
 async def refusal(rig: Rig) -> str | None:
     """The code of the final refusal, if there was one."""
     return await code_of(rig, None)
@@ -184,10 +191,7 @@ async def test_once_its_look_alike_is_settled_it_is_retried(tmp_path: Path) -> N
     """A person has seen that the second one did nothing."""
     provider = ScriptedProvider(objections=[AWAY], answers=[LOST])
     async with engine(tmp_path, provider, contract=ONCE) as rig:
-        await rig.intake.deliver([call()])
-        await rig.settled()
-        await rig.intake.deliver([call("cmd-2")])
-        await rig.settled("cmd-2")
+        await let_end(rig, call(), call("cmd-2"))
         assert await refused(rig) == "lookalike_unsettled"
         await say(rig, Effect.NONE, command_id="cmd-2")
         await ask_again(rig, "retry-2")
@@ -198,10 +202,7 @@ async def test_a_second_one_that_was_meant_is_no_look_alike_of_a_retry(tmp_path:
     """Whoever gave it has said so."""
     provider = ScriptedProvider(objections=[AWAY], answers=[LOST])
     async with engine(tmp_path, provider, contract=GUARDED) as rig:
-        await rig.intake.deliver([call()])
-        await rig.settled()
-        await rig.intake.deliver([call("cmd-2", repeat=True)])
-        await rig.settled("cmd-2")
+        await let_end(rig, call(), call("cmd-2", repeat=True))
         await ask_again(rig)
         assert (await receipt(rig))[1]["outcome"] == "succeeded"
 
@@ -210,10 +211,7 @@ async def test_what_is_found_out_of_a_look_alike_holds_a_retry_back_that_waits(t
     """The attempt was asked for, and has not begun, when a person sees that the second one happened."""
     provider = ScriptedProvider(objections=[AWAY], answers=[LOST])
     async with engine(tmp_path, provider, contract=ONCE) as rig:
-        await rig.intake.deliver([call()])
-        await rig.settled()
-        await rig.intake.deliver([call("cmd-2")])
-        await rig.settled("cmd-2")
+        await let_end(rig, call(), call("cmd-2"))
         await say(rig, Effect.NONE, command_id="cmd-2")
         rig.posture.confirmed = False
         await ask_again(rig)

@@ -63,17 +63,22 @@ async def roll_back(rig: Rig) -> None:
     rig.desk.history_confirmed()
 
 
+async def outlive_a_rollback(rig: Rig, provider: OneByOne) -> None:
+    """Let an attempt run on over a rollback, another one begin that was asked for, and the first one end."""
+    await rig.intake.deliver([call()])
+    await provider.came[1].wait()
+    await roll_back(rig)
+    await ask_again(rig)
+    await provider.came[2].wait()
+    provider.gates[1].set()
+    await rig.quiet()
+
+
 async def test_an_attempt_that_outlives_a_rollback_does_not_end_the_one_behind_it(tmp_path: Path) -> None:
     """Its answer is a late one about itself; the attempt that was asked for since runs on, and guards."""
     provider = OneByOne(answers=[NO])
     async with engine(tmp_path, provider, contract=NOTHING_DONE) as rig:
-        await rig.intake.deliver([call()])
-        await provider.came[1].wait()
-        await roll_back(rig)
-        await ask_again(rig)
-        await provider.came[2].wait()
-        provider.gates[1].set()
-        await rig.quiet()
+        await outlive_a_rollback(rig, provider)
         between = await rig.operation()
         assert (between.state, between.guards) == (State.STARTED, True)
         assert (await rig.last())["attempt"] == 1
@@ -91,13 +96,7 @@ async def test_an_attempt_that_outlives_a_rollback_takes_no_cancel_from_the_one_
     """Whichever of the two ends first, the other one is still cancelled."""
     provider = OneByOne()
     async with engine(tmp_path, provider, contract=DEDUPLICATING) as rig:
-        await rig.intake.deliver([call()])
-        await provider.came[1].wait()
-        await roll_back(rig)
-        await ask_again(rig)
-        await provider.came[2].wait()
-        provider.gates[1].set()
-        await rig.quiet()
+        await outlive_a_rollback(rig, provider)
         await rig.intake.deliver([command("command.cancel", "cancel-1", target_command_id="retry-1")])
         _, data = await receipt(rig)
     assert (data["attempt"], data["reason"]) == (2, "cancelled_after_dispatch")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -130,7 +130,7 @@ class Daemon:
 
 
 @asynccontextmanager
-async def daemons(folder: Path) -> AsyncGenerator[Any]:
+async def daemons(folder: Path) -> AsyncGenerator[Callable[[], Awaitable[Daemon]]]:
     """Listen as a daemon does; yields what returns the next connection."""
     send, receive = anyio.create_memory_object_stream[Daemon](8)
 
@@ -144,6 +144,23 @@ async def daemons(folder: Path) -> AsyncGenerator[Any]:
         tasks.start_soon(listener.serve, take)
         yield receive.receive
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def met(folder: Path) -> AsyncGenerator[tuple[Daemon, Client]]:
+    """A daemon that has greeted the relay of a client, and that client."""
+    async with daemons(folder) as connection, relay(folder) as client:
+        daemon = await connection()
+        await daemon.greet()
+        yield daemon, client
+
+
+@asynccontextmanager
+async def asked(folder: Path) -> AsyncGenerator[tuple[Daemon, Client, str]]:
+    """The same, once the client has made call 7 and the daemon has it; and the command that it is."""
+    async with met(folder) as (daemon, client):
+        await client.say("tools/call", 7, name="x__y", arguments={})
+        yield daemon, client, (await daemon.hear())["params"]["_meta"][COMMAND_ID]
 
 
 async def test_without_a_daemon_a_client_can_begin_and_no_call_is_executed(tmp_path: Path) -> None:
@@ -162,14 +179,14 @@ async def test_without_a_daemon_a_client_can_begin_and_no_call_is_executed(tmp_p
 async def test_a_call_keeps_its_id_over_connections(tmp_path: Path) -> None:
     """What is unanswered when the connection is lost is asked about again, under the same command id."""
     async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        first: Daemon = await connection()
+        first = await connection()
         instance = await first.greet()
         await client.say("tools/call", 7, name="x__y", arguments={}, _meta={COMMAND_ID: "forged"})
         asked = await first.hear()
         minted = asked["params"]["_meta"][COMMAND_ID]
         assert minted.startswith("gateway:")
         await first.stream.aclose()
-        second: Daemon = await connection()
+        second = await connection()
         assert await second.greet() == instance
         again = await second.hear()
         assert again["params"]["_meta"][COMMAND_ID] == minted
@@ -183,7 +200,7 @@ async def test_a_call_keeps_its_id_over_connections(tmp_path: Path) -> None:
 async def test_a_session_is_opened_again_in_the_clients_words(tmp_path: Path) -> None:
     """The new daemon sees the handshake that the client once made; the client sees nothing of it."""
     async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        first: Daemon = await connection()
+        first = await connection()
         await first.greet()
         await client.say("initialize", 1, protocolVersion="2025-11-25", clientInfo={"name": "c"})
         await first.say({"jsonrpc": "2.0", "id": (await first.hear())["id"], "result": {}})
@@ -191,7 +208,7 @@ async def test_a_session_is_opened_again_in_the_clients_words(tmp_path: Path) ->
         await client.say("notifications/initialized")
         await first.hear()
         await first.stream.aclose()
-        second: Daemon = await connection()
+        second = await connection()
         await second.greet()
         handshake = await second.hear()
         assert (handshake["method"], handshake["params"]["clientInfo"]) == ("initialize", {"name": "c"})
@@ -205,12 +222,12 @@ async def test_a_session_is_opened_again_in_the_clients_words(tmp_path: Path) ->
 async def test_an_answer_to_a_question_of_a_dead_daemon_reaches_nobody(tmp_path: Path) -> None:
     """A user's yes to one question must not become the yes to the next daemon's, which has the same id."""
     async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        first: Daemon = await connection()
+        first = await connection()
         await first.greet()
         await first.say({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {}})
         question = await client.hear()
         await first.stream.aclose()
-        second: Daemon = await connection()
+        second = await connection()
         await second.greet()
         withdrawn = await client.hear()
         assert withdrawn["params"]["requestId"] == question["id"]
@@ -226,7 +243,7 @@ async def test_an_answer_to_a_question_of_a_dead_daemon_reaches_nobody(tmp_path:
 async def test_a_call_that_may_have_been_sent_is_never_said_to_have_done_nothing(tmp_path: Path) -> None:
     """A daemon that got it and stays away: it may have happened, and is not to be repeated."""
     async with daemons(tmp_path) as connection, relay(tmp_path, down_s=0.01, away_s=0.05) as client:
-        first: Daemon = await connection()
+        first = await connection()
         await first.greet()
         await client.say("tools/call", 7, name="x__y", arguments={})
         await first.hear()
@@ -284,56 +301,42 @@ async def test_what_no_daemon_could_read_is_answered_by_the_relay(
 
 async def test_an_id_that_waits_for_its_answer_is_not_taken_twice(tmp_path: Path) -> None:
     """Else the first answer that came would be taken for both, and one of them for delivered."""
-    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        first: Daemon = await connection()
-        await first.greet()
-        await client.say("tools/call", 7, name="x__y", arguments={})
-        await first.hear()
+    async with asked(tmp_path) as (daemon, client, _):
         await client.raw(b'{"jsonrpc":"2.0","id":"7","method":"tools/call","params":{"name":"x__z"}}\n')
         assert (await client.hear())["error"]["code"] == -32_600
-        await first.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
+        await daemon.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
         assert (await client.hear())["id"] == 7
 
 
 async def test_an_id_of_a_cancelled_call_gets_no_other_call_its_answer(tmp_path: Path) -> None:
     """The answer was on its way when the call was cancelled: it is not that of the next one of this id."""
-    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        first: Daemon = await connection()
-        await first.greet()
-        await client.say("tools/call", 7, name="x__y", arguments={})
-        await first.hear()
+    async with asked(tmp_path) as (daemon, client, _):
         await client.say("notifications/cancelled", requestId=7)
-        assert (await first.hear())["method"] == "notifications/cancelled"
+        assert (await daemon.hear())["method"] == "notifications/cancelled"
         await client.say("tools/call", 7, name="x__z", arguments={})
-        await first.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
+        await daemon.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
         assert "nothing was executed" in (await client.hear())["error"]["message"]
         await client.say("tools/call", 8, name="x__z", arguments={})
-        assert (await first.hear())["id"] == 8
-        await first.say({"jsonrpc": "2.0", "id": 8, "result": {"content": []}})
+        assert (await daemon.hear())["id"] == 8
+        await daemon.say({"jsonrpc": "2.0", "id": 8, "result": {"content": []}})
         assert (await client.hear())["id"] == 8
 
 
 async def test_what_only_the_relay_says_is_nothing_from_a_client(tmp_path: Path) -> None:
     """Else an agent could say that it has an answer, or is gone, and its equal call would be a new one."""
-    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        first: Daemon = await connection()
-        await first.greet()
+    async with met(tmp_path) as (daemon, client):
         await client.say("ping", 1)
-        assert (await first.hear())["method"] == "ping"
+        assert (await daemon.hear())["method"] == "ping"
         for word in (CLOSED, DELIVERED, UNHEARD):
             await client.say(word, commandId="gateway:1")
         await client.say("notifications/other")
-        assert (await first.hear())["method"] == "notifications/other"
+        assert (await daemon.hear())["method"] == "notifications/other"
 
 
 async def test_an_answer_reaches_the_client_as_the_daemon_wrote_it(tmp_path: Path) -> None:
     """Byte for byte: it may be long, and is not the relay's to read."""
-    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        first: Daemon = await connection()
-        await first.greet()
-        await client.say("tools/call", 7, name="x__y", arguments={})
-        await first.hear()
-        await first.stream.send(b'{"jsonrpc":"2.0","id":7,"result":{ "content":[], "n":1.50 }}\n')
+    async with asked(tmp_path) as (daemon, client, _):
+        await daemon.stream.send(b'{"jsonrpc":"2.0","id":7,"result":{ "content":[], "n":1.50 }}\n')
         assert await client.line() == b'{"jsonrpc":"2.0","id":7,"result":{ "content":[], "n":1.50 }}'
 
 
@@ -349,11 +352,7 @@ async def test_a_message_that_is_too_long_is_answered_whose_id_stands_at_its_end
 
 async def test_an_answer_that_crosses_a_cancellation_was_not_heard(tmp_path: Path) -> None:
     """The client had given up: the daemon is told so before it gets what the client sends next."""
-    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        daemon: Daemon = await connection()
-        await daemon.greet()
-        await client.say("tools/call", 7, name="x__y", arguments={})
-        asked = (await daemon.hear())["params"]["_meta"][COMMAND_ID]
+    async with asked(tmp_path) as (daemon, client, command_id):
         await daemon.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
         assert (await daemon.hear())["method"] == DELIVERED
         await client.say("notifications/cancelled", requestId=7)
@@ -361,7 +360,7 @@ async def test_an_answer_that_crosses_a_cancellation_was_not_heard(tmp_path: Pat
         assert await daemon.hear() == {
             "jsonrpc": "2.0",
             "method": UNHEARD,
-            "params": {"commandId": asked},
+            "params": {"commandId": command_id},
         }
         assert (await daemon.hear())["method"] == "tools/call"
 
@@ -383,7 +382,7 @@ async def test_a_call_that_is_cancelled_before_it_was_sent_is_never_sent(tmp_pat
         await client.say("tools/call", 2, name="x__y", arguments={})
         await is_taken_in(client)
         async with daemons(tmp_path) as connection:
-            daemon: Daemon = await connection()
+            daemon = await connection()
             await daemon.greet()
             await daemon.begins()
             await client.say("notifications/cancelled", requestId=2)
@@ -397,13 +396,13 @@ async def test_a_call_that_is_cancelled_before_it_was_sent_is_never_sent(tmp_pat
 async def test_a_call_is_asked_about_anew_before_its_cancel_is_passed_on(tmp_path: Path) -> None:
     """The next daemon knows what is cancelled: it had been told of the call only by the one before it."""
     async with relay(tmp_path) as client, daemons(tmp_path) as connection:
-        first: Daemon = await connection()
+        first = await connection()
         await first.greet()
         await client.say("tools/call", 1, name="x__y", arguments={"text": LONG})
         await client.say("tools/call", 2, name="x__y", arguments={})
         assert [(await first.hear())["id"] for _ in range(2)] == [1, 2]
         await first.stream.aclose()
-        second: Daemon = await connection()
+        second = await connection()
         await second.greet()
         await second.begins()
         await client.say("notifications/cancelled", requestId=2)
@@ -416,11 +415,7 @@ async def test_a_call_is_asked_about_anew_before_its_cancel_is_passed_on(tmp_pat
 @pytest.mark.usefixtures("lingering")
 async def test_a_client_that_has_closed_its_end_hears_nothing(tmp_path: Path) -> None:
     """What is written to it then is not delivered: whoever starts it anew may ask for the same."""
-    async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        daemon: Daemon = await connection()
-        await daemon.greet()
-        await client.say("tools/call", 7, name="x__y", arguments={})
-        await daemon.hear()
+    async with asked(tmp_path) as (daemon, client, _):
         client.close()
         assert (await daemon.hear())["method"] == CLOSED
         await daemon.say({"jsonrpc": "2.0", "id": 7, "result": {"content": []}})
@@ -432,12 +427,12 @@ async def test_a_client_that_has_closed_its_end_hears_nothing(tmp_path: Path) ->
 async def test_a_daemon_that_comes_back_is_told_that_the_client_has_closed_its_end(tmp_path: Path) -> None:
     """In the greeting: from the first moment on nobody takes the run for one that asks for more."""
     async with daemons(tmp_path) as connection, relay(tmp_path) as client:
-        first: Daemon = await connection()
+        first = await connection()
         assert (await first.greeting()).closed is False
         await client.say("tools/call", 7, name="x__y", arguments={})
         await first.hear()
         client.close()
         assert (await first.hear())["method"] == CLOSED
         await first.stream.aclose()
-        second: Daemon = await connection()
+        second = await connection()
         assert (await second.greeting()).closed is True
