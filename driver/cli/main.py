@@ -21,47 +21,64 @@ from driver.cli.failures import Misconfigured, OurBug, SystemRefused
 from driver.cli.packages import ForeignPackage, check_packages
 from driver.config.errors import ConfigError
 
-COMMANDS: Final = {
-    # name: (module and attribute, the line in `effectd --help`)
-    "init": ("driver.cli.init:init", "Make a configuration from that of an MCP client."),
-    "run": ("driver.cli.run:run", "The daemon."),
-    "check": ("driver.cli.check:check", "Validate the configuration and the tool contracts."),
-    "status": ("driver.cli.status:status", "How the daemon is."),
-    "ops": ("driver.cli.ops:ops", "Operations; with --unsettled, what may have happened and nobody knows."),
-    "show": ("driver.cli.ops:show", "The whole story of one operation."),
-    "runs": ("driver.cli.ops:runs", "Runs, and how much of each is unsettled."),
-    "approve": ("driver.cli.decisions:approve", "Let an operation run that waits for approval."),
-    "deny": ("driver.cli.decisions:deny", "End an operation that waits for approval."),
-    "reconcile": ("driver.cli.verdicts:reconcile", "Settle what happened, once you have looked."),
-    "annotate": ("driver.cli.verdicts:annotate", "Write down what an operation is to you."),
-    "probe": ("driver.cli.errands:probe", "Look in the provider whether an operation happened."),
-    "retry": (
-        "driver.cli.remedies:retry",
-        "Call an operation again with the same key, where that is safe.",
-    ),
-    "compensate": ("driver.cli.remedies:compensate", "Take back what an operation, or a run, has done."),
-    "wall": ("driver.cli.triage:wall", "What a triage model would be shown of a run."),
-    "triage": ("driver.cli.triage:triage", "Wake the supervisor for a run."),
-    "erase": ("driver.cli.erase:erase", "Erase the content of a run for good."),
-    "unfence": ("driver.cli.unfence:unfence", "Let a fenced daemon act again."),
-    "tail": ("driver.cli.tail:tail", "The journal's events, as they were and as they come."),
-    "dead-letters": ("driver.cli.dead_letters:dead_letters", "What the plane did not take."),
-    "requeue": ("driver.cli.dead_letters:requeue", "Report again what the plane did not take."),
-    "drain": ("driver.cli.drain:drain", "Stop the daemon without cutting off what runs."),
-    "verify": ("driver.cli.verify:verify", "Check that the journal holds what it says."),
-    "backup": ("driver.cli.copies:backup", "Copy the journal into a file, verified."),
-    "export": ("driver.cli.copies:export", "Every operation, as lines of JSON or a table."),
-    "doctor": ("driver.cli.doctor:doctor", "Whether everything is well, as an exit code."),
-    "metrics": ("driver.cli.metrics:metrics", "The daemon's metrics, as OpenMetrics."),
-    "mcp": ("driver.cli.mcp:mcp", "The gateway: an agent's one MCP server, over stdio."),
-    "conformance": (
-        "driver.cli.conformance:conformance",
-        "What an agent runtime does when tools time out, fail, or it is killed.",
-    ),
-    "plane": ("driver.cli.plane:plane", "The reference control plane, and what operators say to it."),
-    "demo": ("driver.cli.demo:demo", "The whole story in one minute, on real processes."),
+SECTIONS: Final = {
+    # heading: the commands below it; name: (module and attribute, the line in `effectd --help`)
+    "Start here": {
+        "init": ("driver.cli.init:init", "Make a configuration from that of an MCP client."),
+        "check": (
+            "driver.cli.check:check",
+            "Check the configuration; with --connect, its servers too.",
+        ),
+        "run": ("driver.cli.run:run", "Run the daemon."),
+        "mcp": ("driver.cli.mcp:mcp", "Be an agent's one MCP server: the gateway, over stdio."),
+        "demo": ("driver.cli.demo:demo", "Play the whole story in a minute, on real processes."),
+    },
+    "Look": {
+        "status": ("driver.cli.status:status", "Show how the daemon is."),
+        "ops": ("driver.cli.ops:ops", "List operations; --unsettled: what may have happened."),
+        "show": ("driver.cli.ops:show", "Tell the whole story of one operation."),
+        "runs": ("driver.cli.ops:runs", "List runs, and how much of each is unsettled."),
+        "tail": ("driver.cli.tail:tail", "Show the journal's events; --follow: as they come."),
+        "doctor": ("driver.cli.doctor:doctor", "Say whether everything is well, as an exit code."),
+        "metrics": ("driver.cli.metrics:metrics", "Show the daemon's metrics, as OpenMetrics."),
+    },
+    "Settle what is open": {
+        "approve": ("driver.cli.decisions:approve", "Let an operation run that waits for approval."),
+        "deny": ("driver.cli.decisions:deny", "End an operation that waits for approval."),
+        "probe": ("driver.cli.errands:probe", "Look in the provider whether an operation happened."),
+        "reconcile": ("driver.cli.verdicts:reconcile", "Record what happened, once you have looked."),
+        "retry": (
+            "driver.cli.remedies:retry",
+            "Call an operation again with the same key, where that is safe.",
+        ),
+        "compensate": ("driver.cli.remedies:compensate", "Take back what an operation, or a run, has done."),
+        "annotate": ("driver.cli.verdicts:annotate", "Attach notes of your own to an operation."),
+        "wall": ("driver.cli.triage:wall", "Show what a triage model would be shown of a run."),
+        "triage": ("driver.cli.triage:triage", "Wake the supervisor for a run."),
+    },
+    "Look after the daemon and its journal": {
+        "drain": ("driver.cli.drain:drain", "Stop the daemon without cutting off what runs."),
+        "unfence": ("driver.cli.unfence:unfence", "Let a fenced daemon act again."),
+        "verify": ("driver.cli.verify:verify", "Check that the journal is sound."),
+        "backup": ("driver.cli.copies:backup", "Copy the journal into a file, verified."),
+        "export": ("driver.cli.copies:export", "Write out every operation, as lines of JSON or a table."),
+        "erase": ("driver.cli.erase:erase", "Erase the content of a run for good."),
+        "dead-letters": (
+            "driver.cli.dead_letters:dead_letters",
+            "List the events that the plane did not take.",
+        ),
+        "requeue": ("driver.cli.dead_letters:requeue", "Report again what the plane did not take."),
+    },
+    "Beside effectd": {
+        "plane": ("driver.cli.plane:plane", "Run the reference control plane, or tell it something."),
+        "conformance": (
+            "driver.cli.conformance:conformance",
+            "Examine what an agent runtime does when tools or it fail.",
+        ),
+    },
 }
 """Every subcommand, in the order of `effectd --help`. A new one is one line here, and its module."""
+COMMANDS: Final = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
 
 class Effectd(click.Group):
@@ -96,10 +113,12 @@ class Effectd(click.Group):
             raise click.UsageError(message, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table, and import nothing."""
+        """Write the sections, their columns side by side, and import nothing."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))
+        for heading, section in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in section.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command, and turn what it raises into one line and an exit code."""
@@ -131,6 +150,10 @@ def main() -> None:
 
     What cannot be known is called unknown, and kept until it is settled.
 
+    \b
+    effectd demo                     shows how that goes
+    effectd init --from .mcp.json    puts your own agent's tools behind effectd
+
     Each command says more with --help. For shell completion put this into your shell's start file:
     eval "$(_EFFECTD_COMPLETE=bash_source effectd)", with zsh_source or fish_source for those shells.
-    """
+    """  # noqa: D301 - click's mark of lines that it leaves as they are

@@ -79,6 +79,15 @@ def test_help_names_every_command_and_imports_none() -> None:
     assert found.splitlines()[-1] == ""
 
 
+def test_help_has_a_line_for_each_command() -> None:
+    """On a terminal of 80 columns each command stands on one line, and all of them in one column."""
+    found = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout.splitlines()
+    lines = {line.split()[0]: line for line in found if line.startswith("  ") and line.split()[0] in COMMANDS}
+    assert lines.keys() == COMMANDS.keys()
+    assert all(line.endswith(COMMANDS[name][1]) for name, line in lines.items())
+    assert len({line.index(COMMANDS[name][1]) for name, line in lines.items()}) == 1
+
+
 def test_the_version_is_the_distributions() -> None:
     """`effectd --version` is one line with name and number."""
     done = effectd("--version")
