@@ -14,7 +14,7 @@ from rich.console import RenderableType
 
 from driver.cli import words
 from driver.cli.replies import Approval, Attempt, Evidence, LateResult, Look, Story, Verdict
-from driver.cli.views import hint_lines, labelled, line, operation_lines, value_text
+from driver.cli.views import dated, hint_lines, labelled, line, operation_lines, value_text
 from store.lifecycle import ENDED, Effect
 
 _FOUND: Final = {
@@ -52,7 +52,7 @@ def story_lines(told: Story, now: datetime, flags: str = "") -> Iterator[Rendera
     for day, moments in groupby(timeline(told), key=_day):
         yield line((f"{day} (UTC)", "bold"))
         for moment in moments:
-            yield line((f"  {_clock(moment.at)}  ", "dim"), moment.text)
+            yield dated(_clock(moment.at), moment.text)
     yield line()
     erased = told.arguments is None
     yield labelled("arguments", "erased" if erased else value_text(told.arguments))

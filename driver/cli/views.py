@@ -67,10 +67,19 @@ def line(*parts: Part) -> Text:
 
 def labelled(label: str, *parts: Part) -> Table:
     """Return one line of a block: an indented label, and what it labels; what is wrapped stays beside it."""
+    return _beside(_INDENT + label, _LABEL_WIDTH + len(_INDENT), line(*parts))
+
+
+def dated(clock: str, text: str) -> Table:
+    """Return one line of a history: an indented time, and what happened then, wrapped beside it."""
+    return _beside(_INDENT + clock, len(_INDENT + clock + _INDENT), line(text))
+
+
+def _beside(head: str, width: int, text: Text) -> Table:
     made = Table.grid()
-    made.add_column(width=_LABEL_WIDTH + len(_INDENT), no_wrap=True)
+    made.add_column(width=width, no_wrap=True)
     made.add_column(overflow="fold")
-    made.add_row(line((_INDENT + label, "dim")), line(*parts))
+    made.add_row(line((head, "dim")), text)
     return made
 
 

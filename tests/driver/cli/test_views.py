@@ -1,6 +1,7 @@
 """What a person reads: golden text for the questions that are asked at three in the morning."""
 
 import io
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import get_args, get_type_hints
@@ -69,10 +70,10 @@ def lost(**changes: object) -> Operation:
     return Operation.model_validate(members | changes)
 
 
-def shown(renderings: Iterable[RenderableType]) -> str:
-    """Return what a pipe would get, without the spaces at the ends of lines."""
+def shown(renderings: Iterable[RenderableType], width: int = 10_000) -> str:
+    """Return what a pipe, or a terminal of that width, would get, without the spaces at the ends of lines."""
     out = io.StringIO()
-    screen = Console(file=out, width=10_000, highlight=False, markup=False, emoji=False)
+    screen = Console(file=out, width=width, highlight=False, markup=False, emoji=False)
     for rendering in renderings:
         screen.print(rendering)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
@@ -313,6 +314,10 @@ def test_a_story_is_told_in_the_order_of_time() -> None:
     text = shown(story_lines(told, NOW))
     assert text.startswith(STORY)
     assert f"effectd reconcile {ID}" in text
+    history = shown(story_lines(told, NOW), 80).partition("(UTC)\n")[2].partition("\n\n")[0].splitlines()
+    assert all(re.match(r"  \d\d:\d\d:\d\d\.\d{3}  \S| {16}\S|\d{4}-\d\d-\d\d ", line) for line in history), (
+        history
+    )
     erased = told.model_copy(update={"arguments": None})
     assert "\n  arguments   erased\n" in shown(story_lines(erased, NOW))
 
