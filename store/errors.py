@@ -81,7 +81,7 @@ class FolderUnusable(OpenRefused):
         super().__init__(
             path,
             f"cannot be used: {error.strerror or error}",
-            "Make it a folder that this user owns, on a disk that can be written.",
+            "Make it a folder of this user, on a disk that can be written, or name another as state_dir.",
         )
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from driver.cli.plain import plain
-from driver.cli.remarks import paragraph, remark
+from driver.cli.remarks import BY_HAND, paragraph, remark
 from driver.importing.planning import Plan, Planned
 from driver.importing.proposing import Proposals
 from driver.importing.rendering import Answer
@@ -26,8 +26,6 @@ _FATES: Final = {
     "left_out": ("left out", "yellow"),
 }
 
-
-_BY_HAND: Final = "To see why a server does not answer, start it by hand: what it prints is not shown here."
 _RUN: Final = (
     "Each window of the client is a run of its own, and goes on with what an earlier one from the same "
     "folder left open: a call that may have happened is not made twice."
@@ -65,7 +63,7 @@ def lines(written: Written) -> Iterator[RenderableType]:
         for said in _said(server, written.answers.get(server.name)):
             yield remark("note", "yellow", f"{server.name}: {said}")
     if any(answer.error is not None for answer in written.answers.values()):
-        yield paragraph(_BY_HAND)
+        yield paragraph(BY_HAND)
     yield Text()
     yield paragraph(f"In the client's file, put this in place of {_replaced(written.plan)}:")
     yield Text(f"\n{written.block}\n")

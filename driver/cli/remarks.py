@@ -10,6 +10,7 @@ from rich.text import Text
 
 from driver.cli.plain import plain
 
+BY_HAND: Final = "To see why a server does not answer, start it by hand: what it prints is not shown here."
 _WORD_WIDTH: Final = 9
 
 

@@ -115,6 +115,8 @@ def _undone(operation_id: str, result: dict[str, JsonValue], flags: str) -> list
     compensation = result["compensation_operation_id"]
     if compensation is None:
         return [views.line(("Nothing to do", "bold green"), f": {operation_id} did not happen.")]
+    if (result["state"], result["effect"]) == (State.SUCCEEDED, Effect.OCCURRED):
+        return [views.line(("Taken back", "bold green"), f": {operation_id}, by {compensation}.")]
     return _ended(
         str(result["state"]), f"{compensation}, for {operation_id}", str(compensation), result, flags
     )

@@ -18,12 +18,12 @@ from rich.text import Text
 from driver.cli.inspection import NOT_DECLARED, Finding, ProviderReport, ToolReport
 from driver.cli.plain import plain
 from driver.cli.proofs import Proof, declaration
-from driver.cli.remarks import paragraph, remark
+from driver.cli.remarks import BY_HAND, paragraph, remark
 from driver.cli.selftest import Status, Tested
 from driver.cli.surroundings import Warned
 from driver.config.errors import ConfigError, toml_name
 from driver.config.models import Config
-from driver.config.providers import ProbeTable
+from driver.config.providers import McpProviderTable, ProbeTable
 from driver.core.contracts import ToolName
 
 _YES_NO: Final = {True: "yes", False: "no", None: "-"}
@@ -68,7 +68,7 @@ def probe_report(tool: str, table: ProbeTable, proof: Proof | None, tested: Test
 
 _NOT_NOW: Final = {
     True: "not tested now",
-    False: "it has never passed: give --connect --selftest to run it",
+    False: "'effectd check --connect --selftest' runs it",
 }
 
 
@@ -100,12 +100,20 @@ def lines(checked: Checked) -> Iterator[RenderableType]:
     for provider in checked.providers or ():
         if provider.error is not None:
             yield remark("error", "bold red", f"{provider.name}: {provider.error}")
+    if any(_is_silent(checked.config, provider) for provider in checked.providers or ()):
+        yield paragraph(BY_HAND)
     if any(provider.tools for provider in checked.providers or ()):
         yield _table(checked.providers or ())
     if any(finding.brief for finding in _findings(checked)):
         yield paragraph(NOT_DECLARED)
     if checked.probes:
         yield _probe_table(checked.probes)
+
+
+def _is_silent(config: Config, provider: ProviderReport) -> bool:
+    """Whether it is a server that was started here, and did not answer."""
+    table = config.providers[provider.name]
+    return provider.error is not None and isinstance(table, McpProviderTable) and table.argv is not None
 
 
 def _findings(checked: Checked) -> Iterator[Finding]:

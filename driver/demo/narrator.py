@@ -65,7 +65,7 @@ class Narrator:
 
     def command(self, command: str, output: str, *, cropped: bool = False) -> None:
         """Show a command that a person could type now, and what it printed; `cropped`, a long line is cut."""
-        self._line(Text.assemble(" " * _INDENT, (f"$ {command}", "bold")))
+        self._beside(Text(" " * _INDENT + "$ ", style="bold"), Text(command, style="bold"))
         for line in output.rstrip().splitlines():
             self._printed(line.rstrip(), cropped=cropped)
 
@@ -111,6 +111,13 @@ class Narrator:
         if not found:
             counts = sum(len(outcome.row.counts) + len(outcome.checks) for outcome in outcomes)
             self._line(Text(f"All {counts} counts are as promised.", style="bold green"))
+
+    def onward(self, *ways: tuple[str, str]) -> None:
+        """Say where to go from here: each with what it is."""
+        self._console.print()
+        width = max(len(way) for way, _ in ways)
+        for way, what in ways:
+            self._beside(Text(f"Next: {way:<{width}}  ", style="bold"), Text(what))
 
     def _beside(self, head: Text, text: Text) -> None:
         """Show a text behind its head; what a terminal has no room for goes on beside it."""

@@ -87,3 +87,7 @@ async def _play(narrator: Narrator, acts: Sequence[Act], played: Played) -> None
         narrator.history(await made.repository.commits())
     narrator.table(played.outcomes)
     narrator.verdict(played.outcomes)
+    narrator.onward(
+        ("effectd init --from .mcp.json", "your own agent's tools, behind effectd"),
+        ("docs/first-steps.md", "a story like this one, by hand"),
+    )

@@ -3,7 +3,9 @@
 Part of `driver.demo`.
 """
 
+import shlex
 import shutil
+import sys
 import sysconfig
 import tempfile
 from collections.abc import AsyncGenerator
@@ -82,7 +84,7 @@ class _Found:
 def _prepare() -> _Found:
     """Look for the programs, and make the scratch folder once all are there. Blocks."""
     git_program()
-    server = installed("mcp-server-git", "install effectd with its extra: pip install 'effectd[demo]'")
+    server = installed("mcp-server-git", f"type {shlex.quote(sys.executable)} -m pip install mcp-server-git")
     effectd = installed("effectd", "install effectd itself, as 'make demo' does")
     folder = Path(tempfile.mkdtemp(prefix="effectd-demo-", dir=_place()))
     return _Found(folder=folder, server=server, effectd=effectd)

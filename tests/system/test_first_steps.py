@@ -40,7 +40,7 @@ TOLD: Final = (
         "cmd-2: unknown, effect unknown",
     ),
     *("happened, says a probe", "already_occurred", " lost\n", "Asked", "awaiting_approval", "Approved"),
-    *("undone by", "Succeeded", "run-2", "driver.started", '"items"', "effectd_operations_unsettled 0"),
+    *("undone by", "Taken back", "run-2", "driver.started", '"items"', "effectd_operations_unsettled 0"),
     *("Backed up", "fault drills are switched on", "The journal is sound"),
 )
 """What a person reads, in this order."""

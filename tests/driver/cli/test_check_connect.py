@@ -55,6 +55,20 @@ def test_contracts_that_can_be_kept_exit_0(tmp_path: Path) -> None:
     assert [item["level"] for item in served["fail"]["findings"]] == ["notice"]
 
 
+def test_how_to_see_why_a_server_does_not_answer_is_said_of_servers_that_were_started(tmp_path: Path) -> None:
+    """What a server prints may hold secrets, and is not shown; one elsewhere cannot be started by hand."""
+    started = check(tmp_path, '[providers.dead]\nkind = "mcp"\nargv = ["false"]\n')
+    assert started.returncode == 1
+    assert "dead: " in started.stdout
+    assert "start it by hand" in started.stdout
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/mcp"
+        elsewhere = check(tmp_path, f'[providers.far]\nkind = "mcp"\nurl = "{url}"\n')
+    assert "far: " in elsewhere.stdout
+    assert "start it by hand" not in elsewhere.stdout
+
+
 def test_what_many_tools_have_in_common_is_said_once(tmp_path: Path) -> None:
     """A person reads a table, not the same sentence in each of its rows."""
     shown = check(tmp_path, counter(tmp_path)).stdout

@@ -17,6 +17,7 @@ def test_a_terminal_gets_no_line_that_is_wider_than_itself(width: int) -> None:
     narrator = Narrator(Console(file=told, width=width, force_terminal=True, color_system=None))
     narrator.command("effectd ops", PRINTED)
     narrator.command("effectd tail", PRINTED, cropped=True)
+    narrator.command('effectd reconcile op_1 --effect occurred --note "a branch is there"', "")
     lines = told.getvalue().splitlines()
     assert max(len(line) for line in lines) <= width
     assert all(line.startswith(" " * 19) for line in lines[2:4]) or width == 200

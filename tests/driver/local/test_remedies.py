@@ -124,7 +124,7 @@ async def test_the_command_line_waits_for_what_came_of_it(tmp_path: Path) -> Non
     assert (refused.exit_code, "not_proven_none" in refused.stderr) == (1, True)
     assert (done.exit_code, "Succeeded" in done.stdout) == (0, True), done.stderr
     assert set(json.loads(asked.stdout)) == {"command_id", "operation_id"}
-    assert (undone.exit_code, "Succeeded" in undone.stdout) == (0, True), undone.stderr
+    assert (undone.exit_code, "Taken back" in undone.stdout) == (0, True), undone.stderr
     assert json.loads(walked.stdout)["complete"]
     assert neither.exit_code == 2
 
