@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from tests.driver.cli.test_reads import EFFECTD, desk_in, write_config
+from tests.driver.cli.desk import EFFECTD, desk_in, write_config
 from tests.driver.local.world import operation_id
 
 pytestmark = pytest.mark.anyio

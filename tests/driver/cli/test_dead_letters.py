@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from tests.driver.cli.test_reads import run, write_config
+from tests.driver.cli.desk import run, write_config
 from tests.driver.engine.rig import ScriptedProvider, call
-from tests.driver.local.test_errands import serving
+from tests.driver.local.stage import serving
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from anyio import to_thread
 from driver.local.sources import LinkFacts
 from store.records import JsonObject
 from store.transaction import Transaction
-from tests.driver.cli.test_reads import desk_in, run, write_config
+from tests.driver.cli.desk import desk_in, run, write_config
 from tests.driver.local.world import World, accept, opened, start
 
 pytestmark = pytest.mark.anyio

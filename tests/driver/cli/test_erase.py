@@ -12,10 +12,10 @@ import pytest
 from anyio import to_thread
 
 from store.records import OperationId
-from tests.driver.cli.test_reads import EFFECTD, run, write_config
+from tests.driver.cli.desk import EFFECTD, run, write_config
 from tests.driver.engine.rig import Rig, ScriptedProvider, call
 from tests.driver.engine.test_erasing import LARGE, acknowledge, fill
-from tests.driver.local.test_errands import serving
+from tests.driver.local.stage import serving
 
 pytestmark = pytest.mark.anyio
 

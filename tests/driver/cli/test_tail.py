@@ -16,7 +16,7 @@ from anyio.streams.text import TextReceiveStream
 from driver.cli.tail import LAST
 from store.records import JournalId
 from store.rollback import accept_rollback
-from tests.driver.cli.test_reads import EFFECTD, desk_in, write_config
+from tests.driver.cli.desk import EFFECTD, desk_in, write_config
 from tests.driver.local.world import served
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from tests.driver.cli.test_reads import desk_in, run, write_config
+from tests.driver.cli.desk import desk_in, run, write_config
 from tests.driver.local.world import opened
 
 pytestmark = pytest.mark.anyio

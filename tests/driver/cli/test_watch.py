@@ -14,7 +14,7 @@ import pytest
 from anyio import to_thread
 from anyio.abc import Process
 
-from tests.driver.cli.test_reads import EFFECTD, run, write_config
+from tests.driver.cli.desk import EFFECTD, run, write_config
 from tests.driver.cli.test_tail import Lines
 from tests.driver.local.world import operation_id, served
 

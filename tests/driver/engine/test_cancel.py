@@ -13,8 +13,8 @@ from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Si
 from driver.core.contracts import Contract, MetaKey
 from store.lifecycle import Effect, State
 from store.records import CommandId, JsonObject
+from tests.driver.engine.again import receipt
 from tests.driver.engine.rig import RUN, Rig, ScriptedProvider, call, command, engine, limits
-from tests.driver.engine.test_retrying import receipt
 
 pytestmark = pytest.mark.anyio
 

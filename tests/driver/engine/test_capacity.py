@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from driver.core.attempts import Silence
 from driver.engine.capacity import EVENTS_MAX, WORDS_MAX
 from store.lifecycle import Effect
 from store.view import EVIDENCE_MAX, OPERATION_EVENTS_MAX
+from tests.driver.engine.again import GONE, PLAIN, ask_again, receipt, receipt_now, refused, say
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine
-from tests.driver.engine.test_retrying import PLAIN, ask_again, receipt, receipt_now, refused, say
 
 pytestmark = pytest.mark.anyio
 
-GONE = Silence(cause="connection_lost", message="gone")
 VERDICT = {"effect": "none", "actor": "somebody", "note": "it is not there", "override": True}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence
+from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report
 from driver.core.contracts import Compensation, Contract
 from driver.core.expressions import Expression
 from driver.core.redaction import redaction
@@ -17,9 +17,10 @@ from driver.core.templates import Template
 from store.lifecycle import Effect, State
 from store.records import CommandId, JsonObject, JsonValue, OperationId, OperationRecord, Origin
 from store.view import View
-from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
-from tests.driver.engine.test_retrying import (
+from tests.driver.engine.again import (
     DEDUPLICATING,
+    GONE,
+    LATE,
     ask_again,
     believing,
     receipt,
@@ -27,11 +28,9 @@ from tests.driver.engine.test_retrying import (
     refused,
     say,
 )
+from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
 
 pytestmark = pytest.mark.anyio
-
-GONE = Silence(cause="connection_lost", message="gone")
-LATE = Silence(cause="deadline", message="no answer in time")
 
 
 def revertible(**arguments: JsonValue) -> Contract:

@@ -15,8 +15,8 @@ from driver.core.frames import CommandFrame
 from store.events import CommandRefused
 from store.lifecycle import Effect, State
 from store.records import Identical, RunId
+from tests.driver.engine.again import ask_again, receipt, refused, say
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
-from tests.driver.engine.test_retrying import ask_again, receipt, refused, say
 
 pytestmark = pytest.mark.anyio
 

@@ -25,9 +25,9 @@ from store.events import Draft, OperationReconciled
 from store.lifecycle import Effect, Source, State
 from store.records import JsonObject, OperationId, RunId
 from store.transaction import Transaction
+from tests.driver.engine.again import DEDUPLICATING, ask_again
+from tests.driver.engine.again import receipt as retried
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
-from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again
-from tests.driver.engine.test_retrying import receipt as retried
 
 pytestmark = pytest.mark.anyio
 

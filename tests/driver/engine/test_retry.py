@@ -8,22 +8,12 @@ import anyio
 import pytest
 
 from driver.core.attempts import Answered, HttpStatus, NotSent, PeerError, Phase, Report, Silence
-from driver.core.contracts import Contract, MetaKey
 from store.lifecycle import Effect, Source, State
+from tests.driver.engine.again import SAFE
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, command, engine, limits
 
 pytestmark = pytest.mark.anyio
 
-SAFE = Contract(
-    declared=True,
-    idempotent=True,
-    dedupe_horizon_s=100.0,
-    key_carrier=MetaKey(),
-    retry="same-key",
-    retry_attempts=3,
-    retry_backoff_s=0.001,
-    execution_s=30.0,
-)
 PATIENT = replace(SAFE, retry_backoff_s=30.0)
 LOST = Silence(cause="connection_lost", message="gone")
 REFUSED = NotSent(reason="connect_failed", message="refused")

@@ -9,8 +9,9 @@ import pytest
 from driver.core.attempts import Answered, PeerError, Phase, Silence
 from driver.core.contracts import Contract
 from store.lifecycle import Effect, State
+from tests.driver.engine.again import SAFE
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, engine
-from tests.driver.engine.test_retry import BUSY, LOST, PATIENT, SAFE, at_rest
+from tests.driver.engine.test_retry import BUSY, LOST, PATIENT, at_rest
 
 pytestmark = pytest.mark.anyio
 

@@ -1,100 +1,38 @@
 """`operation.retry`: rule R decides, nothing is begun twice, and what cannot begin changes nothing."""
 
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
 
-from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report, Silence
+from driver.core.attempts import Answered, NotSent, PeerError, Phase, Report
 from driver.core.contracts import Contract
 from driver.engine.running import Running, Step
 from driver.engine.steps import Steps
 from store.events import Draft, OperationReconciled
-from store.lifecycle import Effect, Evidence, Judgement, Source, State, judge
-from store.records import AttemptRecord, CommandId, EvidenceRecord, JsonObject, RunId
+from store.lifecycle import Effect, Source, State
+from store.records import CommandId, JsonObject, RunId
 from store.transaction import Transaction
-from store.view import View
+from tests.driver.engine.again import (
+    DEDUPLICATING,
+    GONE,
+    LATE,
+    PLAIN,
+    ask_again,
+    believing,
+    receipt,
+    receipt_now,
+    refused,
+    say,
+)
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine, limits
-from tests.driver.engine.test_retry import SAFE
 
 pytestmark = pytest.mark.anyio
 
-GONE = Silence(cause="connection_lost", message="gone")
-LATE = Silence(cause="deadline", message="no answer in time")
-PLAIN = Contract(declared=True)
 ASKING = Contract(declared=True, approval="required")
 CHILD_RUN = RunId("child")
-DEDUPLICATING = replace(SAFE, retry="never")
-
-
-async def receipt(rig: Rig, command_id: str = "retry-1") -> tuple[str, dict[str, Any]]:
-    """The receipt of a command, once it has one: its kind, and its data."""
-    while True:
-        committed = anyio.Event()
-        end = rig.journal.subscribe(lambda _events, committed=committed: committed.set())  # type: ignore[misc]
-        try:
-            found = await receipt_now(rig, command_id)
-            if found is not None:
-                return found
-            with anyio.fail_after(30):
-                await committed.wait()
-        finally:
-            end()
-
-
-async def receipt_now(rig: Rig, command_id: str = "retry-1") -> tuple[str, dict[str, Any]] | None:
-    """The receipt of a command; None while it has none."""
-
-    def read(view: View) -> tuple[str, dict[str, Any]] | None:
-        record = view.command(CommandId(command_id))
-        event = None if record is None or record.receipt_seq is None else view.event(record.receipt_seq)
-        if event is None or event.body is None:
-            return None
-        data = json.loads(event.body)["data"]
-        return event.kind, data.get("result") or data
-
-    return await rig.journal.read(read)
-
-
-async def say(rig: Rig, effect: Effect, actor: str = "operator:1000", command_id: str = "cmd-1") -> None:
-    """Let somebody give a verdict."""
-    record = await rig.operation(command_id)
-
-    def reconcile(tx: Transaction) -> None:
-        data = OperationReconciled(
-            effect=effect,
-            actor=actor,
-            basis="verdict",
-            note="looked",
-            evidence=(),
-            started_seq=record.started_seq,
-        )
-        best_effort = actor.startswith("supervisor")
-        tx.append(Draft(data=data, operation_id=record.operation_id, best_effort=best_effort))
-
-    await rig.journal.transact(reconcile)
-
-
-async def ask_again(rig: Rig, command_id: str = "retry-1", of: str = "cmd-1") -> None:
-    """Deliver an `operation.retry`."""
-    record = await rig.operation(of)
-    await rig.intake.deliver([command("operation.retry", command_id, operation_id=record.operation_id)])
-
-
-async def refused(rig: Rig, command_id: str = "retry-1") -> str:
-    """The code with which a retry was refused in the transaction that accepted it."""
-    await ask_again(rig, command_id)
-    found = await receipt_now(rig, command_id)
-    assert found is not None, "it is refused at once"
-    kind, data = found
-    assert kind == "command.failed"
-    assert data["message"]
-    return str(data["code"])
 
 
 async def test_what_is_proven_not_to_have_happened_runs_again_with_the_same_key(tmp_path: Path) -> None:
@@ -153,11 +91,6 @@ async def test_a_supervisors_word_allows_nothing(tmp_path: Path, effect: Effect)
         code = await refused(rig)
     assert code == ("best_effort_only" if effect is Effect.NONE else "not_proven_none")
     assert len(provider.executed) == 1
-
-
-def believing(evidence: Iterable[EvidenceRecord], attempts: Sequence[AttemptRecord], **_: int) -> Judgement:
-    """What all evidence says, a supervisor's among it: what rule R would do if a guess were proof."""
-    return judge([Evidence(item.attempt, item.effect, item.source) for item in evidence], len(attempts))
 
 
 async def test_a_rule_r_that_believes_a_supervisor_is_found_out(

@@ -14,6 +14,7 @@ from driver.core.unfencing import Unfenced
 from driver.engine.looks import Look, record_look
 from driver.providers.protocol import Progress
 from store.lifecycle import Effect, Source, State
+from tests.driver.engine.again import DEDUPLICATING, SAFE, ask_again, receipt, receipt_now, refused, say
 from tests.driver.engine.rig import Clock, Rig, ScriptedProvider, call, command, engine
 from tests.driver.engine.test_compensating import (
     FORWARD,
@@ -23,8 +24,6 @@ from tests.driver.engine.test_compensating import (
     compensation,
     undone,
 )
-from tests.driver.engine.test_retry import SAFE
-from tests.driver.engine.test_retrying import DEDUPLICATING, ask_again, receipt, receipt_now, refused, say
 
 pytestmark = pytest.mark.anyio
 

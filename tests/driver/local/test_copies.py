@@ -16,7 +16,7 @@ from store.backup import RESTORED
 from store.journal import open_journal
 from store.settings import JournalSettings
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
-from tests.driver.local.test_errands import serving
+from tests.driver.local.stage import serving
 from tests.driver.local.world import World
 from tests.store.conftest import Clock, Ids
 

@@ -9,17 +9,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from anyio import to_thread
-from click.testing import CliRunner, Result
 
-from driver.cli.main import main
 from driver.core.contracts import Contract
-from driver.local.server import serve_local
-from driver.local.settings import LocalSettings
 from store.lifecycle import State
 from store.records import JsonObject
-from tests.driver.cli.test_reads import write_config
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
+from tests.driver.local.stage import effectd, serve
 from tests.driver.local.world import World
 
 pytestmark = pytest.mark.anyio
@@ -45,11 +40,6 @@ async def waiting(
             await rig.reaches("operation.approval_requested")
         yield rig, world
         tasks.cancel_scope.cancel()
-
-
-async def serve(world: World, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    """Serve until cancelled."""
-    await serve_local(world, LocalSettings(runtime_dir=world.runtime_dir), task_status=task_status)
 
 
 async def decide(world: World, operation_id: str, **body: str) -> tuple[int, JsonObject]:
@@ -175,12 +165,6 @@ async def test_the_story_tells_what_was_asked_and_decided(tmp_path: Path) -> Non
 
 
 # ------------------------------------------------------------ the command line
-
-
-async def effectd(folder: Path, *arguments: str) -> Result:
-    """Run a command in a thread, as click's own runner does."""
-    config = write_config(folder)
-    return await to_thread.run_sync(lambda: CliRunner().invoke(main, [*arguments, "--config", str(config)]))
 
 
 async def test_status_ops_and_show_say_who_is_waited_for_and_what_to_type(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.driver.engine.rig import ScriptedProvider, call
-from tests.driver.local.test_errands import serving
+from tests.driver.local.stage import serving
 
 pytestmark = pytest.mark.anyio
 

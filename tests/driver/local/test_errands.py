@@ -1,8 +1,6 @@
 """A person asks the daemon to look: over the operator's socket, answered at once, done when it is done."""
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -10,39 +8,14 @@ import pytest
 
 from driver.core.attempts import Phase
 from driver.core.contracts import Contract
-from driver.local.server import serve_local
-from driver.local.settings import LocalSettings
 from store.lifecycle import Source
 from store.records import JsonObject
-from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
-from tests.driver.engine.test_probing import FAILED, PROBED, READ, found, unsettled, world
-from tests.driver.local.test_decisions import effectd
+from tests.driver.engine.rig import call
+from tests.driver.engine.test_probing import FAILED, found, unsettled, world
+from tests.driver.local.stage import effectd, serving
 from tests.driver.local.world import World
 
 pytestmark = pytest.mark.anyio
-
-
-@asynccontextmanager
-async def serving(
-    folder: Path, provider: ScriptedProvider, contract: Contract = PROBED
-) -> AsyncGenerator[tuple[Rig, World]]:
-    """An engine whose local API is served."""
-    async with (
-        engine(folder, provider, contract=contract, others=READ) as rig,
-        anyio.create_task_group() as tasks,
-    ):
-        served = World(
-            journal=rig.journal, runtime_dir=folder / "run", desk=rig.local, remedies=rig.engine.remedies
-        )
-        served.runtime_dir.chmod(0o750)
-        settings = LocalSettings(runtime_dir=served.runtime_dir)
-
-        async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-            await serve_local(served, settings, task_status=task_status)
-
-        await tasks.start(serve)
-        yield rig, served
-        tasks.cancel_scope.cancel()
 
 
 async def post(served: World, operation_id: str, socket: str = "operator.sock") -> tuple[int, JsonObject]:

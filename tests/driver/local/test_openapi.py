@@ -38,7 +38,7 @@ from store.lifecycle import Effect
 from store.records import RunId
 from store.transaction import Transaction
 from tests.driver.engine.rig import ScriptedProvider, call
-from tests.driver.local.test_errands import serving
+from tests.driver.local.stage import serving
 from tests.driver.local.test_reads import _live
 from tests.driver.local.world import World, end, operation_id, served
 

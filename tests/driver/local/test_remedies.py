@@ -15,10 +15,9 @@ from driver.core.contracts import Compensation, Contract
 from driver.core.templates import Template
 from store.lifecycle import Effect
 from store.records import COMPENSATION_PREFIX, JsonObject
+from tests.driver.engine.again import GONE, receipt, say
 from tests.driver.engine.rig import Rig, ScriptedProvider, call
-from tests.driver.engine.test_retrying import GONE, receipt, say
-from tests.driver.local.test_decisions import effectd
-from tests.driver.local.test_errands import serving
+from tests.driver.local.stage import effectd, serving
 from tests.driver.local.world import World
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 
 from store.records import Fence, RunId, timestamp
 from tests.driver.engine.rig import ScriptedProvider, call
-from tests.driver.local.test_errands import serving
+from tests.driver.local.stage import serving
 
 pytestmark = pytest.mark.anyio
 

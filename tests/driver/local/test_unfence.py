@@ -15,7 +15,7 @@ from driver.cli.main import main
 from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from store.records import JsonObject
-from tests.driver.cli.test_reads import write_config
+from tests.driver.cli.desk import write_config
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
 from tests.driver.local.world import World
 

@@ -16,7 +16,7 @@ from driver.local.server import serve_local
 from driver.local.settings import LocalSettings
 from store.records import JsonObject, JsonValue, OperationId, RunId
 from tests.driver.engine.rig import Rig, ScriptedProvider, call, engine
-from tests.driver.local.test_decisions import effectd
+from tests.driver.local.stage import effectd
 from tests.driver.local.test_reads import LISTED
 from tests.driver.local.world import World
 

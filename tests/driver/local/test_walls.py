@@ -13,9 +13,9 @@ from anyio import to_thread
 from click.testing import CliRunner, Result
 
 from driver.cli.main import main
-from tests.driver.cli.test_reads import write_config
+from tests.driver.cli.desk import write_config
 from tests.driver.engine.rig import RUN, ScriptedProvider, call, engine
-from tests.driver.local.test_decisions import serve
+from tests.driver.local.stage import serve
 from tests.driver.local.world import World, operation_id, served
 
 pytestmark = pytest.mark.anyio
