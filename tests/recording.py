@@ -4,7 +4,6 @@ All that is shown is what real commands wrote to a terminal, one after the other
 own. That folder has another name on each machine; here it is shown under one.
 """
 
-import json
 import os
 import re
 import shlex
@@ -27,10 +26,19 @@ from tests.servers import mail_mcp
 from tests.system.real import EFFECTD, PATIENCE_S, daemon
 
 SVG: Final = Path(__file__).resolve().parents[1] / "docs" / "gateway.svg"
-COLUMNS: Final = 118
+COLUMNS: Final = 100
+"""About as many as a page has room for, so that the letters are as large as its own."""
 HOME: Final = "/home/mia"
 CONFIG: Final = ".effectd/effectd.toml"
 TOKEN: Final = "tok-5f1d0c7e"
+
+CLIENT: Final = f"""\
+{{"mcpServers": {{"mail": {{
+  "command": "python", "args": ["mail_mcp.py", "outbox"],
+  "env": {{"MAIL_TOKEN": "{TOKEN}"}}
+}}}}}}
+"""
+"""What the client has today."""
 
 AGENT: Final = """\
 import os
@@ -125,8 +133,7 @@ def furnish(home: Path) -> None:
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     shutil.copy(mail_mcp.__file__, project)
-    mail = {"command": "python", "args": ["mail_mcp.py", "outbox"], "env": {"MAIL_TOKEN": TOKEN}}
-    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"mail": mail}}, indent=2), encoding="utf-8")
+    (project / ".mcp.json").write_text(CLIENT, encoding="utf-8")
     (project / "agent.py").write_text(AGENT, encoding="utf-8")
 
 
@@ -139,7 +146,8 @@ def record(home: Path) -> str:
     terminal.says("the same servers behind effectd; the token goes to a file of its own")
     terminal.shows(f"export EFFECTD_CONFIG=~/{CONFIG}")
     terminal.types("effectd init --from .mcp.json")
-    terminal.types("cat $EFFECTD_CONFIG")
+    terminal.says("what it has made of the server: read it, change it")
+    terminal.types("sed -n '/^.providers/,$p' $EFFECTD_CONFIG")
     terminal.shows("effectd run 2> effectd.log &")
     with daemon(home / CONFIG, home / "effectd.log", terminal.variables):
         terminal.says("an agent that sends the same mail twice")
