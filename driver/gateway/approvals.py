@@ -217,10 +217,11 @@ class Company:
         await self._ctx.session.report_progress(self._last, None, message)
 
     def _may_ask(self, approval_id: str) -> bool:
-        offered = self._ctx.session.client_capabilities
-        return (
-            offered is not None and offered.elicitation is not None and self._approvals.may_ask(approval_id)
-        )
+        capabilities = self._ctx.session.client_capabilities
+        offered = None if capabilities is None else capabilities.elicitation
+        # who says neither of the two ways of asking takes a form, as there was nothing else in the beginning
+        takes_forms = offered is not None and (offered.form is not None or offered.url is None)
+        return takes_forms and self._approvals.may_ask(approval_id)
 
     async def _ask(self, wait: Wait, approval_id: str) -> None:
         try:

@@ -26,7 +26,7 @@ from driver.gateway.answers import Reading, result_of
 from driver.gateway.asking import Asked, before, decision_about, frame_of, of_record, outcome_of
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.objections import conflict, crowded, misshapen, run_in_use
-from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
+from driver.gateway.outcomes import Alike, Delivered, Ended, Given, NotTaken, Outcome, Retired, Running
 from driver.gateway.predecessors import Predecessors
 from driver.gateway.runs import Claims, Speaker
 from driver.gateway.sources import Sources
@@ -40,7 +40,9 @@ from store.events import (
     OperationFailed,
     OperationNotExecuted,
     OperationSucceeded,
+    OperationUnknown,
 )
+from store.lifecycle import Effect
 from store.records import (
     CommandId,
     Digest,
@@ -81,23 +83,6 @@ class Asker(Protocol):
         Returns an outcome where the call is to be answered with that, though it goes on.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
-    """The call that an answer is about."""
-
-    command_id: CommandId
-    run_id: RunId
-    digest: Digest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """An answer, and the call that it is about; None where it is about none that was executed."""
-
-    result: JsonObject
-    about: Delivered | None = None
 
 
 @dataclass(slots=True)
@@ -184,6 +169,8 @@ class Calls:
         """
         command_id = given.command_id
         self.unconfirmed.let_go(command_id)
+        if not given.certain:
+            return
         if not self._deliveries.heard(command_id, given.run_id, given.digest):
             return
         try:
@@ -224,7 +211,7 @@ class Calls:
         if known is not None:
             return known
         self.tally.refused += 1
-        return Given(result=await self._tell(objection, asked.tool))
+        return Given(result=self._result(objection, asked.tool, Reading(None, None)))
 
     async def _before(self, wait: Wait, asked: Asked, asked_at: datetime) -> Outcome | None:
         """Return what is known of a call that cannot be taken now; None where nothing was executed."""
@@ -275,8 +262,11 @@ class Calls:
         contract, outcome = self._sources.contract(wait.tool), wait.outcome
         if wait.askers and isinstance(outcome, Ended) and outcome.taken:
             self.unconfirmed.add(wait.command_id, wait.run_id)
-        told = isinstance(outcome, Ended) and outcome.kind in TOLD and outcome.data.get("effect") != "none"
-        if told and contract.write and contract.identical != "allow":
+        if not isinstance(outcome, Ended) or not contract.write or contract.identical == "allow":
+            return
+        if outcome.uncertain:
+            self._deliveries.doubt(wait.run_id)
+        elif outcome.kind in TOLD and outcome.data.get("effect") != "none":
             self._deliveries.answered(wait.run_id, wait.digest, wait.command_id, wait.operation_id)
 
     async def _stand_in(self, wait: Wait, asked: Asked) -> Outcome | None:
@@ -384,22 +374,24 @@ class Calls:
             self.tally.refused += 1
         if isinstance(outcome, Ended) and outcome.replayed:
             self.tally.replayed += 1
-        result = await self._tell(outcome, wait.tool)
+        reading, outcome = await self._reading(outcome)
+        result = self._result(outcome, wait.tool, reading)
+        certain = True
         match outcome:
             case Alike(twin=twin, undelivered=True):
                 record = await self._sources.journal.read(lambda view: view.operation(twin))
                 command_id = None if record is None else record.command_id
             case Ended(taken=True):
                 command_id = wait.command_id
+                certain = not outcome.uncertain or _is_found_out(outcome, reading)
             case _:
                 command_id = None
         if command_id is None:
             return Given(result=result)
-        about = Delivered(command_id=command_id, run_id=wait.run_id, digest=wait.digest)
+        about = Delivered(command_id=command_id, run_id=wait.run_id, digest=wait.digest, certain=certain)
         return Given(result=result, about=about)
 
-    async def _tell(self, outcome: Outcome, tool: str) -> JsonObject:
-        reading, outcome = await self._reading(outcome)
+    def _result(self, outcome: Outcome, tool: str, reading: Reading) -> JsonObject:
         if reading.record is not None:
             tool = reading.record.tool  # the name that it was called by may be another tool's, or nobody's
         return result_of(
@@ -442,6 +434,12 @@ class Calls:
             return Reading(view.operation(wanted), None if stored is None else json.loads(stored))
 
         return await self._sources.journal.read(read)
+
+
+def _is_found_out(ended: Ended, reading: Reading) -> bool:
+    """Whether an answer says that a call has happened whose end nobody knew."""
+    found = reading.record is not None and reading.record.effect is Effect.OCCURRED
+    return found and ended.kind == OperationUnknown.KIND
 
 
 def _loop_time(stamp: Timestamp) -> float:

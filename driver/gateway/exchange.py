@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Message, Send
 
-from driver.gateway.calls import Delivered
+from driver.gateway.outcomes import Delivered
 from driver.gateway.patience import CONNECTION, Patience
 from driver.gateway.runs import Speaker
 from driver.gateway.sessions import Sessions, client_digest, run_of

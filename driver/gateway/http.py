@@ -43,11 +43,12 @@ from uvicorn import Config
 from driver.core.commands import RESUMES_MAX
 from driver.core.identity import is_id
 from driver.embedded import EmbeddedServer
-from driver.gateway.calls import Calls, Delivered
+from driver.gateway.calls import Calls
 from driver.gateway.errors import AddressUnusable
 from driver.gateway.exchange import RESUMES, RUN, Exchange, listed, session_of
 from driver.gateway.front import Context, Front
 from driver.gateway.limits import GatewayLimits
+from driver.gateway.outcomes import Delivered
 from driver.gateway.patience import CONNECTION, Patience
 from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection
 from driver.gateway.sessions import Sessions

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from driver.core.attempts import Report
-from store.events import CommandRefused
-from store.records import JsonObject, OperationId, Timestamp
+from store.events import CommandRefused, OperationFailed, OperationUnknown
+from store.records import CommandId, Digest, JsonObject, OperationId, RunId, Timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,12 @@ class Ended:
     def taken(self) -> bool:
         """Whether it was taken as an operation: of a refusal nobody says that it was delivered."""
         return self.kind != CommandRefused.KIND
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether nobody knew what had happened when it ended."""
+        unsettled = self.kind == OperationFailed.KIND and self.data.get("error_means") == "unsettled"
+        return unsettled or self.kind == OperationUnknown.KIND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +82,22 @@ class AskUser:
 
 
 Outcome: TypeAlias = Ended | NotTaken | Alike | Retired | Running | AskUser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The call that an answer is about."""
+
+    command_id: CommandId
+    run_id: RunId
+    digest: Digest
+    certain: bool = True
+    """Whether it says what happened. Else an equal call is told, once somebody has found that out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """An answer, and the call that it is about; None where it is about none that was executed."""
+
+    result: JsonObject
+    about: Delivered | None = None

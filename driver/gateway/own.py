@@ -20,7 +20,7 @@ from driver.gateway.limits import GatewayLimits
 from driver.gateway.runs import Speaker
 from driver.gateway.sources import Sources
 from driver.gateway.waiting import data_of
-from driver.gateway.words import quoted
+from driver.gateway.words import caution, quoted
 from store.events import CommandCompleted, CommandFailed
 from store.records import JsonObject, OperationFilter, OperationId, OperationRecord, RunId, StoredEvent
 from store.view import View
@@ -205,7 +205,8 @@ def _shown(record: OperationRecord) -> JsonObject:
         "accepted_at": record.accepted_at,
         "ended_at": record.ended_at,
     }
-    return shown
+    found = caution(record)
+    return shown if found is None else {"caution": found, **shown}
 
 
 def _told(value: JsonObject) -> JsonObject:

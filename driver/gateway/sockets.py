@@ -28,11 +28,12 @@ from driver.core.identity import is_id
 from driver.gateway import wire
 from driver.gateway.answers import too_long
 from driver.gateway.backlog import Backlog
-from driver.gateway.calls import Calls, Delivered
+from driver.gateway.calls import Calls
 from driver.gateway.connection import Connection
 from driver.gateway.front import Front
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.lines import Lines, LineTooLong
+from driver.gateway.outcomes import Delivered
 from driver.gateway.predecessors import TooManyOpen, is_place
 from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection
 from driver.gateway.runs import Speaker

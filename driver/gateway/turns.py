@@ -5,7 +5,7 @@ Part of `driver.gateway`; imports its siblings.
 
 from typing import Protocol
 
-from driver.gateway.calls import Delivered
+from driver.gateway.outcomes import Delivered
 from driver.gateway.runs import Speaker
 from store.records import CommandId
 

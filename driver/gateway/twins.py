@@ -49,6 +49,10 @@ class Deliveries:
         """Whether everything about the run is in memory."""
         return run_id in self._whole
 
+    def doubt(self, run_id: RunId) -> None:
+        """Take note that the journal may learn more of a call of the run than its agent was told."""
+        self._whole.pop(run_id, None)
+
     def answered(self, run_id: RunId, digest: Digest, command_id: CommandId, operation: OperationId) -> None:
         """Take note of a write that has its answer, which nobody has heard yet."""
         self._unheard[run_id, digest] = (command_id, operation)
@@ -92,13 +96,18 @@ def undelivered(
 
 
 def tells(call: OperationRecord) -> bool:
-    """Whether a call came to an end that its agent would call again after, had it not heard of it."""
+    """Whether a call came to an end that its agent would call again after, had it not heard of it.
+
+    What was found out about one whose end nobody knew is such an end, too.
+    """
+    if call.state is State.UNKNOWN:
+        return call.effect is Effect.OCCURRED
     return call.state in _TELLS and call.effect is not Effect.NONE
 
 
 def is_undelivered(view: View, call: OperationRecord, delivered: Container[CommandId]) -> bool:
     """Whether a call has an answer that its agent would call again after, not having heard it."""
-    if call.state not in _TELLS or call.command_id in delivered:
+    if not tells(call) or call.command_id in delivered:
         return False
     return not _is_delivered(view, call.command_id)
 

@@ -82,7 +82,7 @@ def settled(tool: str, record: OperationRecord) -> str:
         "it unless the user decides so.",
     }[record.effect]
     who = record.effect_by or "nobody"
-    guess = " This is a best guess, no proof." if record.best_effort else ""
+    guess = " This is a guess, no proof: do not repeat the call because of it." if record.best_effort else ""
     return (
         f"{record.state.value}: no answer to this call of {tool} was received. What is known of it now (by "
         f"{who}): {word}{guess} It is recorded as operation {record.operation_id}."
@@ -91,20 +91,54 @@ def settled(tool: str, record: OperationRecord) -> str:
 
 def refused_alike(tool: str, twin: OperationRecord, contract: Contract, *, undelivered: bool) -> str:
     """Say that a call was not made because of an equal one."""
-    state = _STATES.get(twin.state.value, twin.state.value)
     begin = (
-        f"refused: nothing was executed. An equal call of {tool} was made before in this run and {state} "
-        f"(operation {twin.operation_id}, state {twin.state.value}, effect {twin.effect.value})"
+        f"refused: nothing was executed. An equal call of {tool} was made before in this run and "
+        f"{_became(twin)} (operation {twin.operation_id}, state {twin.state.value}, effect "
+        f"{twin.effect.value})"
     )
     if undelivered:
-        return (
-            f"{begin}; its answer was never delivered. Use what is said of it here instead of a second call."
+        why = (
+            "which was not known yet when it was answered"
+            if _was_doubted(twin)
+            else "its answer was never delivered"
         )
+        return f"{begin}; {why}. Use what is said of it here instead of a second call."
     if not twin.guards and twin.effect is Effect.OCCURRED:
-        return f"{begin}, and the tool may be called with these arguments only once in a run. Use its result."
+        return (
+            f"{begin}, and the tool may be called with these arguments only once in a run. Do not repeat it."
+        )
     if twin.state.value in ("accepted", "awaiting_approval", "started"):
         return f"{begin}. Wait for it. {look(twin.operation_id, contract)}"
     return f"{begin}. A second one could do it twice. {look(twin.operation_id, contract)}"
+
+
+def _became(twin: OperationRecord) -> str:
+    """Return what is known of a call, who made it and what became of it being said around it."""
+    match twin.state.value, twin.effect:
+        case (("unknown" | "failed"), _) if twin.best_effort:
+            return "may have happened, of which there is a guess, and no proof"
+        case "unknown", Effect.OCCURRED:
+            return "has happened, as was found out later"
+        case "failed", Effect.OCCURRED:
+            return "was answered with an error, and has happened all the same, as was found out later"
+        case "failed", Effect.UNKNOWN if twin.guards:
+            return "was answered with an error, and may have happened all the same"
+        case "unknown", Effect.UNKNOWN if twin.settled:
+            return "may have happened, which nobody could find out"
+        case state, _:
+            return _STATES.get(state, state)
+
+
+def _was_doubted(twin: OperationRecord) -> bool:
+    """Whether nobody knew what had happened when a call ended, and it was found out since."""
+    return twin.state.value == "unknown" or (twin.state.value == "failed" and twin.effect is Effect.OCCURRED)
+
+
+def caution(record: OperationRecord) -> str | None:
+    """Say what must not be made of what an operation shows; None where an equal call is nobody's resend."""
+    if not record.guards:
+        return None
+    return f"It {_became(record)}. Do not repeat the call, whatever else is said of it here."
 
 
 def denied(tool: str, operation_id: OperationId, approver: str | None, reason: str | None) -> str:

@@ -198,7 +198,9 @@ WHERE ended_at IS NULL AND accepted_seq > ? ORDER BY accepted_seq LIMIT ?;
 -- name: answers_of_run
 SELECT
   o.id, c.command_id,
-  o.write = 1 AND o.origin = :origin AND o.state IN ('succeeded', 'failed') AND :word IS NOT (
+  o.write = 1 AND o.origin = :origin AND (
+    o.state = 'succeeded' OR (o.state = 'failed' AND o.effect <> 'none') OR (o.state = 'unknown' AND o.effect = 'occurred')
+  ) AND :word IS NOT (
     SELECT d.answer FROM deliveries AS d
     WHERE d.command = o.command AND d.answer IN (:word, :but) ORDER BY d.id DESC LIMIT 1
   )

@@ -183,14 +183,22 @@ async def test_what_is_named_in_a_refusal_can_be_looked_at(zygote: Zygote) -> No
         assert [item["operation_id"] for item in listed.content["operations"]] == [equal.operation_id]
 
 
-JUDGES: Final = ("supervisor", "operator", "nobody")
+JUDGES: Final = {
+    "supervisor": "of which there is a guess, and no proof",
+    "operator": "which nobody could find out",
+    "nobody": "and nobody knows yet",
+}
+"""What is said of a call that may have happened, by who has looked at it."""
 
 
 @pytest.mark.parametrize("judge", JUDGES)
 async def test_no_guess_lets_a_client_that_starts_anew_repeat_what_may_have_happened(
     zygote: Zygote, judge: str
 ) -> None:
-    """A verdict closes an entry of a list, and guards as before; so do more calls than any page holds."""
+    """A verdict closes an entry of a list, and guards as before; so do more calls than any page holds.
+
+    Whoever looks at the call is told so beside what is known of it.
+    """
     soon = {"min_age_s": 0.2, "interval_s": 0.3} if judge == "supervisor" else {}
     async with sandbox(zygote, None, **GATEWAY, supervisor=soon) as made:
         life = made.start(kill_at="dispatch.answered")
@@ -208,8 +216,12 @@ async def test_no_guess_lets_a_client_that_starts_anew_repeat_what_may_have_happ
         assert (await made.operation(operation_id))["settled"] is (judge != "nobody")
         async with agent(made, None, program=folder(made, "shop")) as anew:
             equal = await anew.call("counter__count", n=1)
+            shown = await anew.call("effectd__operation", operation_id=operation_id)
         assert (equal.outcome, equal.meta[CODE]) == ("refused", "lookalike_unsettled")
         assert equal.operation_id == operation_id
+        assert f"may have happened, {JUDGES[judge]}" in equal.text
+        caution = shown.content["caution"]
+        assert caution.startswith(f"It may have happened, {JUDGES[judge]}. Do not repeat the call")
         assert [effect["arguments"]["n"] for effect in made.effects()].count(1) == 1
 
 

@@ -5,6 +5,8 @@ from typing import Any, Final, cast
 
 import anyio
 import pytest
+from mcp_types import ClientCapabilities, ElicitationCapability
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from driver.gateway.approvals import Company
 from driver.gateway.limits import GatewayLimits
@@ -27,6 +29,19 @@ SAID: Final[tuple[JsonObject, ...]] = (
 )
 HEARD: Final = [(1, None, "one"), (2, 3.5, None), (3, None, None)]
 
+SPEAKER: Final = Speaker(holder="relay", run_id=RunId("run-1"), uid=0, relayed=True)
+
+
+def waiting() -> Wait:
+    """A call on its way."""
+    return Wait(
+        command_id=CommandId("gateway:1"),
+        operation_id=OperationId("op_" + "0" * 32),
+        run_id=RunId("run-1"),
+        tool="tools/act",
+        digest=Digest("x"),
+    )
+
 
 async def test_progress_that_no_client_could_hold_is_left_out() -> None:
     """Some end their session at a number above any double; what comes behind it is passed on."""
@@ -39,15 +54,8 @@ async def test_progress_that_no_client_could_hold_is_left_out() -> None:
             whole.set()
 
     ctx = SimpleNamespace(meta={"progress_token": 1}, session=SimpleNamespace(report_progress=report))
-    speaker = Speaker(holder="relay", run_id=RunId("run-1"), uid=0, relayed=True)
-    company = Company(cast("Any", ctx), speaker, cast("Any", None), GatewayLimits())
-    wait = Wait(
-        command_id=CommandId("gateway:1"),
-        operation_id=OperationId("op_" + "0" * 32),
-        run_id=RunId("run-1"),
-        tool="tools/act",
-        digest=Digest("x"),
-    )
+    company = Company(cast("Any", ctx), SPEAKER, cast("Any", None), GatewayLimits())
+    wait = waiting()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(company.meanwhile, wait)
         for said in SAID:
@@ -56,3 +64,34 @@ async def test_progress_that_no_client_could_hold_is_left_out() -> None:
             await whole.wait()
         tasks.cancel_scope.cancel()
     assert heard == HEARD
+
+
+@pytest.mark.parametrize(
+    ("offered", "asked"),
+    [({}, True), ({"form": {}}, True), ({"url": {}, "form": {}}, True), ({"url": {}}, False)],
+)
+async def test_a_client_is_asked_in_a_form_only_if_it_takes_forms(
+    offered: dict[str, Any], asked: bool
+) -> None:
+    """Who takes addresses alone must be sent no form; who names no way takes forms, as it was once."""
+    questions: list[str] = []
+
+    async def elicit(question: str, _schema: object, **_options: object) -> None:
+        questions.append(question)
+        await anyio.sleep_forever()
+
+    async def report(*_said: object) -> None: ...
+
+    capabilities = ClientCapabilities(elicitation=ElicitationCapability.model_validate(offered))
+    session = SimpleNamespace(
+        client_capabilities=capabilities, client_params=None, elicit_form=elicit, report_progress=report
+    )
+    ctx = SimpleNamespace(meta=None, session=session, protocol_version=LATEST_HANDSHAKE_VERSION, request_id=1)
+    company = Company(cast("Any", ctx), SPEAKER, cast("Any", SimpleNamespace(may_ask=bool)), GatewayLimits())
+    wait = waiting()
+    wait.approval_id = "a-1"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(company.meanwhile, wait)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert bool(questions) is asked

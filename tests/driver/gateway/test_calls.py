@@ -16,9 +16,9 @@ from driver.core.contracts import Contract
 from driver.core.frames import CommandFrame
 from driver.gateway.answers import CODE, OPERATION_ID, OUTCOME, REPLAYED
 from driver.gateway.asking import Asked
-from driver.gateway.calls import Calls, Given
+from driver.gateway.calls import Calls
 from driver.gateway.limits import GatewayLimits
-from driver.gateway.outcomes import Outcome
+from driver.gateway.outcomes import Given, Outcome
 from driver.gateway.runs import Speaker
 from driver.gateway.waiting import Wait, Waits
 from driver.providers.protocol import Provider

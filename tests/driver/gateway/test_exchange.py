@@ -9,8 +9,8 @@ from mcp_types import JSONRPCResponse
 from starlette.requests import Request
 from starlette.types import Message, Send
 
-from driver.gateway.calls import Delivered
 from driver.gateway.exchange import Exchange
+from driver.gateway.outcomes import Delivered
 from driver.gateway.patience import CONNECTION, Patience
 from driver.gateway.sessions import Sessions
 from store.records import CommandId, Digest, RunId

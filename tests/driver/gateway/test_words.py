@@ -10,8 +10,11 @@ from driver.core.contracts import Contract
 from driver.core.redaction import Redaction
 from driver.gateway.answers import CODE, OPERATION_ID, OUTCOME, REPLAYED, Reading, result_of
 from driver.gateway.outcomes import Alike, Ended, NotTaken, Outcome, Retired, Running
+from driver.gateway.words import caution, refused_alike, settled
 from store.events import OperationFailed, OperationNotExecuted, OperationSucceeded, OperationUnknown
-from store.records import JsonObject, OperationId
+from store.lifecycle import Effect, Source, State
+from store.records import JsonObject, OperationId, OperationRecord
+from tests.driver.core.samples import ENDED as RECORD
 
 OP = OperationId("op_" + "0" * 32)
 NOTHING = Reading(None, None)
@@ -177,3 +180,44 @@ def test_an_error_that_leaves_something_open_is_told_without_its_sentence() -> N
 def test_a_read_may_be_asked_again() -> None:
     """What only reads has changed nothing, whatever became of its answer."""
     assert "only reads" in text_of(told(UNCERTAIN[0], contract=Contract(effect="read")))
+
+
+def twin(state: State, effect: Effect, by: Source | None, *, guards: bool) -> OperationRecord:
+    """An equal call of before, as the journal has it."""
+    return replace(
+        RECORD,
+        state=state,
+        effect=effect,
+        effect_by=by,
+        best_effort=by is Source.SUPERVISOR,
+        settled=by is not None or not guards,
+        guards=guards,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (twin(State.UNKNOWN, Effect.UNKNOWN, None, guards=True), "may have happened, and nobody knows yet"),
+        (twin(State.UNKNOWN, Effect.NONE, Source.SUPERVISOR, guards=True), "a guess, and no proof"),
+        (twin(State.UNKNOWN, Effect.UNKNOWN, Source.OPERATOR, guards=True), "which nobody could find out"),
+        (twin(State.UNKNOWN, Effect.OCCURRED, Source.PROBE, guards=False), "has happened, as was found out"),
+        (twin(State.FAILED, Effect.UNKNOWN, None, guards=True), "error, and may have happened all the same"),
+        (twin(State.FAILED, Effect.UNKNOWN, None, guards=False), "has failed"),
+        (twin(State.FAILED, Effect.OCCURRED, Source.OPERATOR, guards=False), "has happened all the same"),
+        (twin(State.SUCCEEDED, Effect.OCCURRED, Source.PROVIDER, guards=False), "has succeeded"),
+    ],
+)
+def test_of_an_equal_call_of_before_it_is_said_what_is_known_now(found: OperationRecord, said: str) -> None:
+    """Nobody is told that nobody knows, where somebody has found out since; a guess is called one."""
+    text = refused_alike("p/t", found, Contract(), undelivered=False)
+    assert said in text
+    assert not any(advice in text.lower() for advice in ADVICE)
+    assert (caution(found) is None) == (not found.guards)
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+def test_a_guess_about_a_lost_answer_is_no_leave_to_repeat_the_call(effect: Effect) -> None:
+    """Not even where it is that nothing happened."""
+    guessed = twin(State.UNKNOWN, effect, Source.SUPERVISOR, guards=True)
+    assert "do not repeat the call because of it" in settled("p/t", guessed)
