@@ -19,7 +19,7 @@ from store.events import (
     OperationSucceeded,
     OperationUnknown,
 )
-from store.lifecycle import Effect
+from store.lifecycle import Effect, State
 from store.records import JsonObject, JsonValue, OperationId, OperationRecord
 
 OPERATION_ID: Final = OURS + "operation-id"
@@ -56,8 +56,11 @@ def result_of(
                 return error(words.retired(tool, twin, "pruned", None), "refused", twin, code=code)
             text = words.refused_alike(tool, reading.record, contract, undelivered=undelivered)
             told = error(text, "refused", twin, code=code)
-            # of what may have happened nobody else's sentence: it might advise to do it once more
-            return told if reading.record.guards else _with_result(told, reading.result, shown_max)
+            # of what may have happened, or has in spite of an error, nobody else's sentence: it might
+            # advise to do it once more
+            belied = reading.record.state is State.FAILED and reading.record.effect is Effect.OCCURRED
+            hidden = belied or reading.record.guards
+            return told if hidden else _with_result(told, reading.result, shown_max)
         case Retired(operation_id=operation_id, kind=kind, effect=effect):
             return error(
                 words.retired(tool, operation_id, kind, effect), "refused", operation_id, code="retired"

@@ -216,6 +216,16 @@ def test_of_an_equal_call_of_before_it_is_said_what_is_known_now(found: Operatio
     assert (caution(found) is None) == (not found.guards)
 
 
+def test_an_error_of_a_call_that_has_happened_is_not_shown() -> None:
+    """Whatever it advises: what the journal has found out since is told instead of it."""
+    kept: JsonObject = {"content": [{"type": "text", "text": "failed, try again"}], "isError": True}
+    alike = Alike(code="answer_undelivered", twin=OP, undelivered=True)
+    for effect, shown in ((Effect.OCCURRED, False), (Effect.UNKNOWN, True)):
+        record = twin(State.FAILED, effect, None, guards=False)
+        result = result_of(alike, "p/t", Contract(), Reading(record, kept), wire=True, shown_max=1_000)
+        assert ("failed, try again" in text_of(result)) is shown
+
+
 @pytest.mark.parametrize("effect", list(Effect))
 def test_a_guess_about_a_lost_answer_is_no_leave_to_repeat_the_call(effect: Effect) -> None:
     """Not even where it is that nothing happened."""
