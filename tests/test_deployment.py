@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+import stat
 from pathlib import Path
 from typing import Any, Final
 
@@ -214,6 +215,14 @@ def test_the_pod_has_effectd_as_a_sidecar_that_no_probe_kills_for_what_is_unsett
 
 
 def test_the_agent_gets_the_sockets_and_nothing_else_of_effectd(pod: dict[str, Any]) -> None:
-    """Neither the journal nor the token."""
+    """Neither the journal nor the token; it is of the group that may open the sockets."""
     (agent,) = pod["containers"]
+    assert pod["securityContext"]["supplementalGroups"] == [USER]
     assert agent["volumeMounts"] == [{"name": "run", "mountPath": RUNTIME, "readOnly": True}]
+
+
+def test_effectd_can_read_the_token_in_the_pod(pod: dict[str, Any]) -> None:
+    """Kubernetes makes the files of a secret root's: without a group for volumes, only others' bit lets it in."""
+    assert "fsGroup" not in pod["securityContext"], "it would open the state folder to a group, at each start"
+    (mode,) = (volume["secret"]["defaultMode"] for volume in pod["volumes"] if "secret" in volume)
+    assert mode == stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
