@@ -3,7 +3,6 @@
 import json
 import re
 import stat
-import stat
 from pathlib import Path
 from typing import Any, Final
 
@@ -222,7 +221,7 @@ def test_the_agent_gets_the_sockets_and_nothing_else_of_effectd(pod: dict[str, A
 
 
 def test_effectd_can_read_the_token_in_the_pod(pod: dict[str, Any]) -> None:
-    """Kubernetes makes the files of a secret root's: without a group for volumes, only others' bit lets it in."""
+    """The files of a secret are root's: without a group for volumes, only others' bit lets effectd in."""
     assert "fsGroup" not in pod["securityContext"], "it would open the state folder to a group, at each start"
     (mode,) = (volume["secret"]["defaultMode"] for volume in pod["volumes"] if "secret" in volume)
     assert mode == stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +11,12 @@ from typing import Any, Final
 import promql_parser
 import pytest
 import yaml
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser
 
 from driver.gateway.calls import Tally
 from driver.metrics.exposition import STATES, Known, Metrics, Moment, _Scrape
-from driver.metrics.tallies import Tallies
+from driver.metrics.tallies import STATUSES, Tallies
 from store.journal import Journal
 from tests.driver.engine.rig import ScriptedProvider, engine
 
@@ -157,7 +160,8 @@ def test_values_of_labels_are_those_that_the_daemon_uses() -> None:
     statuses = re.findall(r'status!?="(\w+)"', text)
     assert statuses
     supervisor = "".join(path.read_text() for path in (DOCS.parent / "supervisor").rglob("*.py"))
-    assert all(f'"{status}"' in supervisor for status in statuses)
+    assert all(f'"{status}"' in supervisor for status in STATUSES)
+    assert set(statuses) <= set(STATUSES)
 
 
 @pytest.mark.parametrize("rule", _rules(), ids=lambda rule: rule["alert"])
@@ -171,6 +175,29 @@ def test_every_alert_is_whole_and_leads_to_its_runbook(rule: dict[str, Any]) -> 
     headings = re.findall(r"^### (\w+)$", (DOCS.parent / page).read_text(), flags=re.MULTILINE)
     assert rule["alert"] in headings
     assert fragment == rule["alert"].lower()
+
+
+@pytest.mark.anyio
+async def test_what_an_alert_sees_grow_is_there_before_it_grows(tmp_path: Path) -> None:
+    """Prometheus sees no increase where a series begins with what has happened already."""
+    async with engine(tmp_path, ScriptedProvider()) as rig:
+        calm = replace(_scrape(rig.journal).moment, refused=rig.intake.refused)
+        text = (await Metrics(rig.journal, ["tools"], lambda: calm).exposition()).decode()
+    parse: Callable[[str], Iterable[Metric]] = parser.text_string_to_metric_families  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - untyped there
+    samples = [sample for family in parse(text) for sample in family.samples]
+    grown = [
+        selector
+        for rule in _rules()
+        for selector in _selectors(promql_parser.parse(rule["expr"]))
+        if str(selector.name).endswith("_total")
+    ]
+    assert grown
+    for selector in grown:
+        wanted = {label.name: set(label.value.split("|")) for label in selector.matchers.matchers}
+        there = [sample.labels for sample in samples if sample.name == selector.name]
+        assert there, selector.name
+        for label, values in wanted.items():
+            assert values <= {labels[label] for labels in there}, selector.name
 
 
 @pytest.mark.anyio

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import get_args
 
 import structlog
 
@@ -19,6 +20,7 @@ from driver.core.admission import (
     AcceptLost,
     AdmissionFacts,
     Known,
+    PlainCode,
     RefuseFinally,
     RefusePlainly,
     admit,
@@ -112,8 +114,8 @@ class Intake:
         self._traces = around.traces
         self._fingerprints = Fingerprints(around.journal.key)
         self._lookalikes = Lookalikes(around.journal.key)
-        self.refused: Counter[str] = Counter()
-        """Refusals that nobody remembers, by code."""
+        self.refused: Counter[str] = Counter(dict.fromkeys(get_args(PlainCode), 0))
+        """Refusals that nobody remembers, by code: each is there from the beginning, as a zero."""
         self._without_room = 0
         """Refusals for want of room that the log knows of."""
         self._full = False

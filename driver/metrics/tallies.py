@@ -35,6 +35,8 @@ _STATES: Final = {
     OperationStarted.KIND: State.STARTED,
 }
 """What leaves an operation open, and in which state."""
+STATUSES: Final = ("answered", "repaired", "fallback")
+"""How a supervisor's verdict came about."""
 ELSEWHERE: Final = ""
 """The provider of an operation that names none that is configured."""
 OPEN_MAX: Final = 100_000
@@ -42,15 +44,21 @@ OPEN_MAX: Final = 100_000
 
 
 class Tallies:
-    """Counters by what happened; each only grows, and begins at zero with the process."""
+    """Counters by what happened; each only grows, and begins at zero with the process.
+
+    What an alert looks for is there from the beginning, as a zero: of a series that begins with a five
+    Prometheus sees no increase.
+    """
 
     def __init__(self, providers: Collection[str]) -> None:
         self._configured = frozenset(providers)
         self.events: Counter[str] = Counter()
         """By kind."""
-        self.ended: Counter[tuple[str, str]] = Counter()
+        self.ended: Counter[tuple[str, str]] = Counter(
+            {(provider, _outcome(kind)): 0 for provider in self._configured for kind in ENDS}
+        )
         """Ends of operations, by provider and state."""
-        self.attempts: Counter[str] = Counter()
+        self.attempts: Counter[str] = Counter(dict.fromkeys(self._configured, 0))
         """By provider."""
         self.refused: Counter[str] = Counter()
         """Final refusals, by code."""
@@ -60,7 +68,7 @@ class Tallies:
         """By verdict."""
         self.divergences = 0
         """Contradictions among proofs."""
-        self.verdicts: Counter[str] = Counter()
+        self.verdicts: Counter[str] = Counter(dict.fromkeys(STATUSES, 0))
         """Of the supervisor, by status."""
         self.fences: Counter[str] = Counter()
         """By reason."""
@@ -102,7 +110,7 @@ class Tallies:
             case OperationStarted.KIND:
                 self.attempts[provider] += 1
             case kind if kind in ENDS:
-                self.ended[provider, kind.partition(".")[2]] += 1
+                self.ended[provider, _outcome(kind)] += 1
             case OperationDiverged.KIND:
                 self.divergences += 1
             case _:
@@ -132,6 +140,10 @@ class Tallies:
     def _named(self, tool: str) -> str:
         provider = tool.partition("/")[0]
         return provider if provider in self._configured else ELSEWHERE
+
+
+def _outcome(kind: str) -> str:
+    return kind.partition(".")[2]
 
 
 def _text(event: StoredEvent, name: str) -> str:
