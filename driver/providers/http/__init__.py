@@ -7,4 +7,5 @@ provider of this kind is configured.
     exchange   one request, from its connection to its answer, and what it reports on the way
     requests   from a call to the request, pure          targets   its path and its query
     answers    from a response to the report, bounded    settings  what is configured
+    errors     what is wrong before anything is sent
 """

@@ -5,6 +5,9 @@
 
     provider   the `Provider`: which connection serves, starting, backoff, replacing what went deaf
     life       one connection from handshake to close: calls, pings, late answers
+    listeners  calls that nobody waits for any more, and whose answers still count
+    following  what a server says unasked: progress, lists that changed
+    tasks      a handle in place of a result: asked after until it has ended
     listing    the tools that a server lists
     exchange   one request and its reply, and what every wire can do
     stdio      the wire to a child process          http     the wire to a URL
