@@ -8,7 +8,9 @@ The plane, or another life, has seen this journal go on from a point in the past
 here can know. So the present history ends where it is, and a new one begins, of which the plane knows
 nothing. What the plane may not hold yet is recorded again in it, each command with its acceptance:
 
-* a receipt that was not acknowledged, or that is a dead letter, as it was;
+* a receipt that was not acknowledged, or that is a dead letter, as it was. Where another attempt of its
+  operation has ended since, the word of that is the receipt in the new history: the one before it could say
+  that nothing happened, and nothing would follow it there;
 * an operation that is not settled as `unknown`, reason `rolled_back`: it may have gone on elsewhere;
 * another command without a receipt as failed, code `rolled_back`.
 
@@ -43,8 +45,9 @@ from store.records import (
     StoredEvent,
     timestamp,
 )
+from store.tables import find_operation
 from store.transaction import Transaction
-from store.wire import frame_of, from_json
+from store.wire import frame_of, from_json, with_members
 
 MESSAGE = (
     "the journal was rolled back to an earlier state, and nobody here knows what happened after that: find "
@@ -137,9 +140,22 @@ def _record_again(tx: Transaction, command_id: CommandId) -> OperationId | None:
     if receipt is None:
         data = CommandFailed(code="rolled_back", message=MESSAGE)
         tx.append(Draft(data=data, command_id=command_id))
+    elif operation is not None and (word := _said_since(tx, operation, receipt)) is not None:
+        tx.append(Draft(data=word, operation_id=operation.operation_id))
     else:
         _append(tx, command, receipt, _data(receipt))
     return None
+
+
+def _said_since(tx: Transaction, operation: OperationRecord, receipt: StoredEvent) -> EventData | None:
+    """Return the word with which an attempt behind the receipt has ended the operation; None without one."""
+    row = find_operation(tx.ledger, operation.operation_id)
+    assert row is not None, "it was found in this unit"
+    word = tx.ledger.execute("newest_of_kind", (row.id, f"operation.{operation.state}")).fetchone()
+    if word is None or word[0] is None or word[0] == receipt.body:
+        return None
+    frame = frame_of(word[0])
+    return with_members(from_json(frame["kind"], frame["data"]), supersedes=None)
 
 
 def _append(tx: Transaction, command: CommandRecord, event: StoredEvent, data: EventData) -> None:

@@ -13,7 +13,7 @@ import pytest
 from anyio import to_thread
 
 from store.chain import digest, extend, origin, unseal
-from store.events import CommandFailed, OperationSucceeded, OperationUnknown
+from store.events import CommandFailed, Draft, OperationSucceeded, OperationUnknown
 from store.journal import Journal
 from store.lifecycle import Effect, State
 from store.records import Fence, JournalId, Origin, StoredEvent
@@ -161,6 +161,57 @@ async def test_receipts_that_were_not_acknowledged_are_recorded_again(
         assert (found.state, found.effect, found.settled) == (State.SUCCEEDED, Effect.OCCURRED, True)
         await sound(journal)
     await deep(settings)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "kind"),
+    [
+        ([not_executed(1)], [succeeded(1, attempts=2)], "operation.succeeded"),
+        ([failed(1, effect=Effect.NONE)], [failed(1, attempts=2)], "operation.failed"),
+        ([unknown(1), reconciled(1, Effect.NONE)], [succeeded(1, attempts=2)], "operation.succeeded"),
+    ],
+)
+async def test_an_attempt_behind_the_receipt_has_the_last_word_in_the_new_history(
+    opened: Open, settings: JournalSettings, first: list[Draft], then: list[Draft], kind: str
+) -> None:
+    """The receipt as it was would say of an operation that it did nothing, though it did since."""
+    async with opened() as journal:
+        await journal.transact(recording(accepted(1), started(1), *first, started(1, attempt=2), *then))
+        newest = await journal.read(lambda view: view.last_event())
+        assert newest is not None
+        word = json.loads(newest.body or b"")
+        before = await journal.read(
+            lambda view: (view.operation(operation_id(1)), view.result(operation_id(1)))
+        )
+        assert (await roll_back(journal)).repeated == 1
+        told = await stream(journal)
+        assert [(event["kind"], event["terminal"]) for event in told[1:]] == [
+            ("command.accepted", False),
+            (kind, True),
+        ]
+        word["data"].pop("supersedes")
+        assert told[-1]["data"] == word["data"]
+        after = await journal.read(
+            lambda view: (view.operation(operation_id(1)), view.result(operation_id(1)))
+        )
+        assert before[0] is not None
+        assert after[0] is not None
+        assert (after[0].state, after[0].effect, after[1]) == (before[0].state, before[0].effect, before[1])
+        assert (await roll_back(journal, JournalId("d" * 32))).repeated == 1
+        assert (await stream(journal))[-1]["data"] == word["data"]
+        await sound(journal)
+    await deep(settings)
+
+
+async def standing(journal: Journal) -> tuple[State, Effect, bytes | None]:
+    """The operation, and what is kept of its answer."""
+
+    def read(view: View) -> tuple[State, Effect, bytes | None]:
+        found = view.operation(operation_id(1))
+        assert found is not None
+        return found.state, found.effect, view.result(operation_id(1))
+
+    return await journal.read(read)
 
 
 async def receipts(journal: Journal) -> list[StoredEvent]:
