@@ -36,7 +36,7 @@ define install
 	  echo "effectd needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' cannot make a virtual environment: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 2; }
-	@echo "Installing effectd[$(1)] into .venv: once, for half a minute or as long as the downloads take ..." >&2
+	@echo "Installing effectd[$(1)] into .venv: about a minute, once ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --editable '.[$(1)]' || { \
 	  echo "The dependencies could not be installed: see pip's message above." >&2; exit 2; }

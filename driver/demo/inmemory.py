@@ -24,6 +24,8 @@ from mcp.types import TextContent
 RECEIPT_TRIES: Final = 3
 LINE_BYTES_MAX: Final = 65_536
 EXIT_UNDELIVERED: Final = 1
+DELIVERED: Final = "receipt delivered"
+"""The end of the line that tells of it."""
 
 JsonObject: TypeAlias = dict[str, object]
 
@@ -74,7 +76,7 @@ class InMemoryDriver:
             except (OSError, anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
                 say(f"{command_id}: receipt, try {attempt} of {RECEIPT_TRIES}: the connection broke")
             else:
-                say(f"{command_id}: receipt delivered")
+                say(f"{command_id}: {DELIVERED}")
                 return acknowledged["ack"] == command_id
         return False
 

@@ -116,8 +116,9 @@ class Narrator:
         """Say where to go from here: each with what it is."""
         self._console.print()
         width = max(len(way) for way, _ in ways)
-        for way, what in ways:
-            self._beside(Text(f"Next: {way:<{width}}  ", style="bold"), Text(what))
+        for number, (way, what) in enumerate(ways):
+            head = "      " if number else "Next: "
+            self._beside(Text(f"{head}{way:<{width}}  ", style="bold"), Text(what))
 
     def _beside(self, head: Text, text: Text) -> None:
         """Show a text behind its head; what a terminal has no room for goes on beside it."""

@@ -5,11 +5,12 @@ Part of `driver.demo`.
 
 import sys
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Final
 
-from driver.demo.inmemory import EXIT_UNDELIVERED, RECEIPT_TRIES
-from driver.demo.lossy import LossyPlane, lossy_plane
+import anyio
+
+from driver.demo.inmemory import DELIVERED, EXIT_UNDELIVERED, RECEIPT_TRIES
+from driver.demo.lossy import lossy_plane
 from driver.demo.narrator import counted
 from driver.demo.processes import Player, player
 from driver.demo.repository import GIT_ENV
@@ -36,7 +37,7 @@ async def play(stage: Stage) -> Outcome:
         await _first_life(stage)
         await repository.stage("timeouts.py", "TIMEOUT_S = 30\n")
         tell.step("It is started again, with an empty memory. Meanwhile the agent has staged timeouts.py.")
-        await _second_life(stage, plane)
+        await _second_life(stage)
     commits = await repository.count(SUBJECT)
     tell.point(
         f'{counted(commits, "commit")} "{SUBJECT}" for one command; the last one swallowed timeouts.py.'
@@ -55,18 +56,26 @@ async def play(stage: Stage) -> Outcome:
 
 
 async def _first_life(stage: Stage) -> None:
-    async with _driver(stage) as driver:
+    async with _driver(stage, anyio.Event()) as driver:
         code = await driver.ended()
         if code != EXIT_UNDELIVERED:
             raise driver.premature(code)
 
 
-async def _second_life(stage: Stage, plane: LossyPlane) -> None:
-    async with _driver(stage) as driver:
-        await driver.until(plane.settled, "delivered its receipt")
+async def _second_life(stage: Stage) -> None:
+    told = anyio.Event()
+    async with _driver(stage, told) as driver:
+        await driver.until(told, "delivered its receipt")
 
 
-def _driver(stage: Stage) -> AbstractAsyncContextManager[Player]:
+def _driver(stage: Stage, told: anyio.Event) -> AbstractAsyncContextManager[Player]:
+    """Return a life of the driver; `told` is set once it has said that its receipt is delivered."""
+
+    def heard(line: str) -> None:
+        stage.narrator.quote("driver", line)
+        if line.endswith(DELIVERED):
+            told.set()
+
     socket = str(stage.folder / SOCKET)
     command = (sys.executable, "-m", "driver.demo.inmemory", socket, *stage.git_server)
-    return player("the in-memory driver", command, heard=partial(stage.narrator.quote, "driver"), env=GIT_ENV)
+    return player("the in-memory driver", command, heard=heard, env=GIT_ENV)

@@ -63,6 +63,7 @@ def test_the_whole_story_is_told_and_every_count_is_as_promised(place: Path) -> 
     assert history.count("Ship the release") == 2, "the commit, and the one that takes it back"
     for line in (
         "command.accepted",
+        "cmd-2: receipt delivered",
         "operation.started",
         "operation.unknown",
         "MAY HAVE HAPPENED",
@@ -74,6 +75,7 @@ def test_the_whole_story_is_told_and_every_count_is_as_promised(place: Path) -> 
     ):
         assert line in told
     assert "counts are as promised" in told
+    assert told.rstrip().endswith("by hand"), "where to go from here"
     assert "\x1b" not in told, "a pipe gets plain text"
 
 
