@@ -42,6 +42,7 @@ refused with the state and the result of its twin, as it is while the twin runs 
     sockets    gateway.sock: one session for each relay      http      Streamable HTTP, behind a token
     exchange   one request over HTTP: was its answer heard?  patience  its connection
     rejections what the SDK is not given, and its answer     backlog   what one relay leaves unread
+    bodies     what is posted over HTTP
     catalogue  the tools of all providers, by name           names     what they are called
     fitting    what of a list clients can read
     passing    resources and prompts, for reading            own       `effectd__…`: tools of our own

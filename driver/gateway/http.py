@@ -22,7 +22,6 @@ import structlog
 from anyio.abc import TaskStatus
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import (
-    RequestBodyLimitMiddleware,
     TransportSecurityMiddleware,
     TransportSecuritySettings,
 )
@@ -43,6 +42,7 @@ from uvicorn import Config
 from driver.core.commands import RESUMES_MAX
 from driver.core.identity import is_id
 from driver.embedded import EmbeddedServer
+from driver.gateway.bodies import posted
 from driver.gateway.calls import Calls
 from driver.gateway.errors import AddressUnusable
 from driver.gateway.exchange import RESUMES, RUN, Exchange, listed, session_of
@@ -50,10 +50,10 @@ from driver.gateway.front import Context, Front
 from driver.gateway.limits import GatewayLimits
 from driver.gateway.outcomes import Delivered
 from driver.gateway.patience import CONNECTION, Patience
-from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection
+from driver.gateway.rejections import TWICE, Unreadable, message_of, rejection, too_long
 from driver.gateway.sessions import Sessions
 from driver.gateway.sockets import ALIASES_MAX
-from driver.gateway.wire import LINE_BYTES_MAX
+from driver.gateway.wire import TOO_LONG
 
 PATH: Final = "/mcp"
 TURN: Final = "effectd.turn"
@@ -105,7 +105,6 @@ class Http:
         )
         self._security = TransportSecurityMiddleware(security)
         self._app = StreamableHTTPASGIApp(self._manager)
-        self._whole = RequestBodyLimitMiddleware(self._read, LINE_BYTES_MAX)
         self._sessions = Sessions(calls.predecessors)
         self._open: dict[Asked, Exchange] = {}
         """Requests of sessions that are being answered."""
@@ -156,19 +155,23 @@ class Http:
         scope[TURN] = exchange
         try:
             with self._sessions.attended(session_of(Headers(scope=scope)), scope[CONNECTION]):
-                await self._whole(scope, receive, exchange.send)
+                await self._read(scope, receive, exchange.send)
         finally:
             exchange.end()
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is no message; give the SDK what is. `receive` has a whole body at once."""
-        first = await receive()
-        if first["type"] == "http.disconnect" or first.get("more_body", False):
+        """Answer what is no message; give the SDK what is."""
+        found = await posted(receive)
+        if found is None:
             return  # it hung up in the middle of its question: to the SDK that would be an error
+        body = found.data
+        first: Message = {"type": "http.request", "body": body, "more_body": False}
         if scope["method"] != "POST":
             await self._app(_from_now_on(scope), _replaying(first, receive), send)
             return
-        body: bytes = first.get("body", b"")
+        if not found.whole:
+            await _answered(too_long(body), TOO_LONG, INVALID_REQUEST)(scope, receive, send)
+            return
         try:
             message = message_of(body)
         except Unreadable as fault:
@@ -268,8 +271,12 @@ def _config(app: Callable[[Scope, Receive, Send], Awaitable[None]], limits: Gate
 
 
 def _rejected(body: bytes, why: str, code: int) -> Response:
-    """Return the answer to what the SDK is not given: where nobody can be told who waits, that says so."""
-    answer = rejection(body, why)
+    """Return the answer to what the SDK is not given."""
+    return _answered(rejection(body, why), why, code)
+
+
+def _answered(answer: JSONRPCResponse | JSONRPCError | None, why: str, code: int) -> Response:
+    """Return an answer as a response: where nobody can be told who waits, one that says so."""
     if answer is None:
         said = ErrorData(code=code, message=f"{why}; nothing was executed")
         answer = JSONRPCError(jsonrpc="2.0", id=None, error=said)

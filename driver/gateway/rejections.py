@@ -19,7 +19,9 @@ from pydantic import ValidationError
 from driver.core.strictjson import NotStrictJson, loads
 from driver.gateway.answers import error
 from driver.gateway.lines import HEAD_BYTES
-from driver.gateway.wire import PROTOCOL_VERSION, told_id
+from driver.gateway.wire import PROTOCOL_VERSION, TOO_LONG, told_id
+from driver.gateway.words import not_taken
+from store.records import JsonObject
 
 TWICE: Final = "a request of this id has no answer yet"
 _NO_MESSAGE: Final = "no message of JSON-RPC 2.0 looks like this"
@@ -47,13 +49,23 @@ def message_of(data: bytes) -> JSONRPCMessage:
 
 def rejection(data: bytes, why: str) -> JSONRPCResponse | JSONRPCError | None:
     """Return the answer to a message that is not taken; None where it does not say plainly who waits."""
+    result = error(f"invalid_arguments: nothing was executed; {why}.", "invalid_arguments")
+    return _answer(data, f"{why}; nothing was executed", result)
+
+
+def too_long(ends: bytes) -> JSONRPCResponse | JSONRPCError | None:
+    """Return the answer to a message of which only both ends are there, as `rejection` does."""
+    result = error(not_taken("oversize", f"{TOO_LONG}."), "refused", code="oversize")
+    return _answer(ends, f"{TOO_LONG}; nothing was executed", result)
+
+
+def _answer(data: bytes, why: str, result: JsonObject) -> JSONRPCResponse | JSONRPCError | None:
     request_id = told_id(data)
     if not isinstance(request_id, str | int):
         return None
     if b'"tools/call"' not in data[:HEAD_BYTES]:
-        said = ErrorData(code=INVALID_REQUEST, message=f"{why}; nothing was executed")
+        said = ErrorData(code=INVALID_REQUEST, message=why)
         return JSONRPCError(jsonrpc="2.0", id=request_id, error=said)
-    result = error(f"invalid_arguments: nothing was executed; {why}.", "invalid_arguments")
     if PROTOCOL_VERSION.encode() in data:
         result["resultType"] = "complete"
     return JSONRPCResponse(jsonrpc="2.0", id=request_id, result=result)

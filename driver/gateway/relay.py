@@ -42,6 +42,7 @@ from driver.gateway.wire import (
     GREETING_BYTES_MAX,
     LINE_BYTES_MAX,
     OUR_WORD,
+    TOO_LONG,
     UNHEARD,
     Greeting,
     Json,
@@ -146,8 +147,7 @@ class Relay:
 
     async def _oversize(self, ends: bytes) -> None:
         """Answer a message that is too long to be carried, of which only both ends are there."""
-        text = f"The message is longer than {LINE_BYTES_MAX:,} bytes: send less at once."
-        await self._refuse(ends, "oversize", text)
+        await self._refuse(ends, "oversize", f"{TOO_LONG}.")
 
     async def _refuse(self, data: bytes, code: str, text: str) -> None:
         """Answer what cannot be carried, as far as it says which one it is."""

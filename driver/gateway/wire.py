@@ -49,6 +49,7 @@ while this relay is still there for answers."""
 GREETING_BYTES_MAX: Final = 65_536
 LINE_BYTES_MAX: Final = 4_194_304
 """One message of a client; the SDK has the same bound for a request over HTTP."""
+TOO_LONG: Final = f"The message is longer than {LINE_BYTES_MAX:,} bytes: send less at once"
 ANSWER_BYTES_MAX: Final = 33_554_432
 """One message of the daemon: a provider's answer, whose own bound (`answer_max_bytes`) may be another."""
 

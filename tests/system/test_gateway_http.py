@@ -13,9 +13,9 @@ import httpx2
 import pytest
 
 from driver.core.identity import is_id
-from driver.gateway.wire import PROTOCOL_VERSION
+from driver.gateway.wire import LINE_BYTES_MAX, PROTOCOL_VERSION
 from tests.system.agents import ERAS, Era, http_agent
-from tests.system.posting import heard, posting
+from tests.system.posting import heard, posting, request
 from tests.system.sandbox import Sandbox, sandbox
 from tests.system.test_gateway_hostile import NO_JSON
 from tests.system.test_gateway_lists import TABLES
@@ -350,6 +350,33 @@ async def test_what_json_does_not_have_is_not_taken_over_http_either(zygote: Zyg
                     assert heard(answer)["error"]["code"] == code, body[:80]
                     assert len(answer.text) < 2_000, body[:80]
         assert made.effects() == []
+
+
+async def test_a_call_that_is_too_long_to_be_read_is_a_tool_error(zygote: Zygote) -> None:
+    """In whichever pieces it comes: whoever waits is told, nothing is executed, and the session goes on."""
+    async with listening(zygote) as (made, port):
+        async with posting(port, SECRET) as one:
+            body = request(
+                7, "tools/call", {"name": "counter__count", "arguments": {"n": "1" * LINE_BYTES_MAX}}
+            )
+
+            async def pieces() -> AsyncGenerator[bytes]:
+                for begin in range(0, len(body), 1_000_000):
+                    yield body[begin : begin + 1_000_000].encode()
+
+            headers = {"content-type": "application/json"}
+            for content in (body, pieces()):
+                answer = heard(await one.client.post(one.url, content=content, headers=headers))
+                assert answer["id"] == 7
+                assert answer["result"]["isError"] is True
+                assert answer["result"]["_meta"] == {
+                    "dev.effectd/outcome": "refused", "dev.effectd/code": "oversize",
+                }  # fmt: skip
+            nobody = heard(await one.post(b'{"x":"' + b"y" * LINE_BYTES_MAX + b'"}'))
+            assert "longer than" in nobody["error"]["message"]
+            told = await one.call(8, "counter__count", n=2)
+            assert told["result"]["_meta"]["dev.effectd/outcome"] == "succeeded"
+        assert len(made.effects()) == 1
 
 
 async def test_an_id_that_waits_is_not_taken_twice_in_a_session(zygote: Zygote) -> None:
