@@ -31,10 +31,12 @@ _SSE_END: Final = "/sse"
 _QUIET: Final = frozenset(
     {
         "$schema", "description", "gallery", "icon", "iconUrl", "name", "source", "startup_timeout_ms",
-        "startup_timeout_sec", "timeout", "version",
+        "startup_timeout_sec", "version",
     }
 )  # fmt: skip
 """Keys that say nothing that effectd would have to do, or say it to people alone."""
+_PATIENCE: Final = frozenset({"timeout", "tool_timeout_sec"})
+"""How long a call may take: in seconds or milliseconds, as each client has it."""
 
 
 def _wanted(what: str) -> PydanticCustomError:
@@ -275,6 +277,12 @@ def _notes(entry: _Entry) -> Iterator[str]:
             "the client let the agent call tools without asking: whether a call needs a person is decided by "
             'approval = "required" in its contract now, beside what the client asks'
         )
-    extra = sorted(set(entry.model_extra or {}) - _QUIET)
+    others = set(entry.model_extra or {}) - _QUIET
+    if patience := sorted(others & _PATIENCE):
+        yield (
+            f"how long the client let a call take ({', '.join(patience)}) is not taken over: execution_s in "
+            "a tool's contract says that here, and a call that takes longer is unknown"
+        )
+    extra = sorted(others - _PATIENCE)
     if extra:
         yield f"left out, because effectd has nothing like it: {', '.join(extra)}"

@@ -357,3 +357,12 @@ def test_headers_that_the_protocol_sends_itself_are_dropped() -> None:
     headers = {"Accept": "x", "Content-Type": "application/json", "Mcp-Session-Id": "1", "X-Key": CANARY}
     made = planned(json.dumps({"mcpServers": {"a": {"url": "https://h/mcp", "headers": headers}}}))
     assert set(made.providers["a"].header_files) == {"X-Key"}
+
+
+@pytest.mark.parametrize("key", ["timeout", "tool_timeout_sec"])
+def test_that_a_call_may_take_longer_in_the_client_is_not_passed_over(key: str) -> None:
+    """Whoever had waited ten minutes there would get `unknown` after one, and is told what to write."""
+    text = json.dumps({"mcpServers": {"builds": {"command": "builds", key: 600}}})
+    (note,) = planned(text).servers[0].notes
+    assert key in note
+    assert "execution_s" in note
