@@ -14,6 +14,8 @@ from tests.system.plane import ScriptedPlane, call, scripted_plane
 from tests.system.sandbox import Life, Sandbox, sandbox
 from tests.system.snapshots import calls
 from tests.system.test_fences import beside, new_history, told, unfence
+from tests.system.test_verdicts import command
+from tests.system.test_way_back import UNDO, undo_key
 from tests.system.zygote import Zygote
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kill]
@@ -238,3 +240,69 @@ async def test_a_kill_while_the_plane_agrees_leaves_one_history(zygote: Zygote, 
 
 def silent(_hello: Json, _history: object) -> None:
     """Let a daemon wait for its welcome."""
+
+
+@pytest.mark.parametrize("agreement", [the_plane, an_operator])
+async def test_what_was_taken_back_after_the_backup_is_not_taken_back_again(
+    zygote: Zygote, agreement: Agreement
+) -> None:
+    """Whoever asks, and for whatever: it is unknown, until somebody finds out that it was not."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        made.configure(**UNDO)
+        await calls(made, plane, 1)
+        await backup(made)
+        operation_id = key_of(plane.orders["cmd-1"].command)
+        plane.on_event = lambda _event: "lose"
+        life = made.start()
+        await plane.give(command("undo-1", "operation.compensate", operation_id=operation_id))
+        await made.effects_reach(2)
+        await life.kill()
+        await made.quiet()
+        await to_thread.run_sync(restore_backup, made)
+        plane.on_event, old = (lambda _event: "take"), plane.history.journal_id
+        life = await agreement(made, plane)
+        await new_history(plane, old)
+        await plane.give(command("undo-2", "operation.compensate", operation_id=operation_id))
+        await plane.give(command("undo-3", "run.compensate", "run-1"))
+        again = (await plane.receipt_of("undo-2"))["data"]["result"]
+        walked = (await plane.receipt_of("undo-3"))["data"]["result"]
+        assert (again["state"], again["reason"]) == ("unknown", "rolled_back")
+        assert walked["stopped_at"]["code"] == "compensation_not_certain"
+        assert "rolled_back" in await beside(made, "show", undo_key(operation_id))
+        assert await life.stop() == 0
+        await made.quiet()
+        assert made.executions() == {operation_id: 1, undo_key(operation_id): 1}
+        verified = await made.command("verify", "--deep")
+        assert verified.code == 0, verified.text
+
+
+@pytest.mark.parametrize("agreement", [the_plane, an_operator])
+async def test_a_retry_that_the_plane_has_not_heard_of_is_told_in_the_new_history(
+    zygote: Zygote, agreement: Agreement
+) -> None:
+    """The receipt there is what the last attempt came to; the first word would deny it."""
+    async with scripted_plane() as plane, sandbox(zygote, plane) as made:
+        order = call("cmd-1", n=1)
+        plane.on_event = lambda _event: "lose"
+        await plane.give(order)
+        assert await made.start(kill_at="dispatch.before_call").exit_code() == KILLED
+        life = made.start()
+        operation_id = key_of(order)
+        await made.events_until(lambda event: event["kind"] == "operation.unknown")
+        await beside(made, "reconcile", operation_id, "--effect", "none", "--note", "it is not in the ledger")
+        await beside(made, "retry", operation_id)
+        await made.effects_reach(1)
+        await made.events_until(lambda event: event["kind"] == "operation.succeeded")
+        await beside(made, "backup", str(made.root / "backup.db"))
+        await life.kill()
+        await to_thread.run_sync(restore_backup, made)
+        plane.on_event, old = (lambda _event: "take"), plane.history.journal_id
+        life = await agreement(made, plane)
+        history = await new_history(plane, old)
+        await plane.answered()
+        receipt = history.event(history.receipts["cmd-1"])
+        assert (receipt["kind"], receipt["data"]["attempts"]) == ("operation.succeeded", 2)
+        assert await life.stop() == 0
+        assert made.executions() == {operation_id: 1}
+        verified = await made.command("verify", "--deep")
+        assert verified.code == 0, verified.text
