@@ -60,10 +60,11 @@ class OpenRefused(StoreError):
 
 
 class JournalBusy(OpenRefused):
-    """Another process has the journal. `pid` is the other daemon's, where it is known."""
+    """Another process has the journal: another daemon, whose `pid` may be known, or another program."""
 
     def __init__(self, path: Path, *, pid: int | None, daemon: bool = True) -> None:
         self.pid = pid
+        self.daemon = daemon
         who = f"another effectd{f' (process {pid})' if pid else ''}" if daemon else "another program"
         advice = (
             "Stop it first, or give this one a state_dir of its own"
@@ -74,14 +75,20 @@ class JournalBusy(OpenRefused):
 
 
 class FolderUnusable(OpenRefused):
-    """The operating system refused something that the state folder is needed for."""
+    """The operating system refused something that the state folder is needed for.
 
-    def __init__(self, path: Path, error: OSError) -> None:
+    Where that was about a file in it, `path` is the file's.
+    """
+
+    def __init__(self, folder: Path, error: OSError) -> None:
         self.errno = error.errno
+        named = Path(error.filename) if isinstance(error.filename, str | Path) else folder
+        path = named if folder in named.parents else folder
+        what = "a folder" if path == folder else "a file"
         super().__init__(
             path,
             f"cannot be used: {error.strerror or error}",
-            "Make it a folder of this user, on a disk that can be written, or name another as state_dir.",
+            f"Make it {what} of this user, on a disk that can be written, or name another as state_dir.",
         )
 
 
@@ -218,7 +225,8 @@ class JournalDamaged(OpenRefused):
         super().__init__(
             path,
             f"the journal is damaged: {detail}",
-            "Check the disk, run 'effectd verify', and restore the file from a backup; it was left as it is.",
+            "Check the disk, and restore the file from a backup; it was left as it is. Where it can still be "
+            "read, 'effectd verify' says what else is wrong.",
         )
 
 

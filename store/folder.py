@@ -164,8 +164,9 @@ def _lock(path: Path) -> int:
             check_file(path, os.fstat(descriptor))
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(path, descriptor):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+                name = f"{os.getpid()}\n".encode("ascii")
+                os.pwrite(descriptor, name, 0)  # over the last one's, for which a full disk has room
+                os.ftruncate(descriptor, len(name))
                 return descriptor
         except BlockingIOError:
             pid = _owner(descriptor)

@@ -122,8 +122,15 @@ def _refusal(path: Path, error: sqlite3.DatabaseError) -> OpenRefused | JournalF
             return JournalBusy(path, pid=None, daemon=False)
         case sqlite3.SQLITE_ERROR:
             return NotAJournal(path, f"it has not the journal's tables ({error})")
+        case _ if error.sqlite_errorcode in _NO_ROOM_TO_LOOK:
+            detail = f"there is no room on the disk for {files.shm(path)}, which a look at {path} needs"
+            return JournalFailed("opening", f"{detail} ({error.sqlite_errorname})")
         case _:
             return JournalFailed("opening", f"{path}: {error} ({error.sqlite_errorname})")
+
+
+_NO_ROOM_TO_LOOK: Final = frozenset({sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP})
+"""What SQLite says where the file that it maps to find its way in a `-wal` cannot be made long enough."""
 
 
 _ABOUT_CONTENT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})

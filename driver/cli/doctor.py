@@ -5,8 +5,9 @@ where none does, its file is looked at, under its lock.
 """
 
 import math
+import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,7 +29,7 @@ from driver.cli.views import labelled, line
 from driver.config.load import load
 from driver.config.models import Config
 from store.connection import SQLITE_VERSION
-from store.errors import NoJournal, StoreError
+from store.errors import JournalBusy, NoJournal, StoreError
 from store.findings import Progress
 from store.lifecycle import State
 from store.records import OperationFilter, Timestamp, moment
@@ -42,6 +43,8 @@ FINDINGS_MAX: Final = 10
 """What is wrong with a journal that is told here: `effectd verify` tells all of it."""
 UNDER_WAY_MAX: Final = 500
 """Operations that were under way when a daemon died that are looked at for their age."""
+IN_USE: Final = "in_use"
+"""The symptom of a journal that somebody has who does not answer."""
 GATEWAY_S: Final = 5.0
 """How long a connection to the gateway may take."""
 
@@ -199,19 +202,25 @@ def _gateway(config: Config, found: Status) -> Iterator[Symptom]:
 
 
 def _at_rest(config: Config, max_age: float | None, report: Report, *, running: bool) -> Diagnosis:
-    found = (*_nobody(running=running), *_of_file(config, max_age, report))
-    return Diagnosis(looked_by="file", symptoms=found, sqlite_version=SQLITE_VERSION)
+    found = tuple(_of_file(config, max_age, report))
+    nobody = () if any(symptom.code == IN_USE for symptom in found) else (_nobody(found, running=running),)
+    return Diagnosis(looked_by="file", symptoms=(*nobody, *found), sqlite_version=SQLITE_VERSION)
 
 
-def _nobody(*, running: bool) -> Iterator[Symptom]:
+def _nobody(found: Sequence[Symptom], *, running: bool) -> Symptom:
+    """Say that none runs, and to start one where nothing was found that would keep it from starting."""
     make = _broken if running else _note
-    yield make("not_running", "no daemon runs: the journal was looked at in its file", "effectd run")
+    broken = any(symptom.severity is Severity.BROKEN for symptom in found)
+    return make(
+        "not_running", "no daemon runs, so its files were looked at", None if broken else "effectd run"
+    )
 
 
 def _of_file(config: Config, max_age: float | None, report: Report) -> Iterator[Symptom]:
     if not config.driver.state_dir.is_dir():
         yield _note("no_journal", f"there is no journal yet: {config.driver.state_dir} is not there")
         return
+    yield from _of_disk(config)
 
     def note(reached: Progress) -> None:
         report(VerifyProgress(check=reached.check, done=reached.done, total=reached.total))
@@ -229,8 +238,36 @@ def _of_file(config: Config, max_age: float | None, report: Report) -> Iterator[
                 yield from _of_view(view, max_age)
     except NoJournal:
         yield _note("no_journal", "there is no journal yet: the daemon has never run here")
+    except JournalBusy as error:
+        yield _in_use(config, error) if error.daemon else _broken("refused", str(error))
     except StoreError as error:
         yield _broken("refused", str(error))
+
+
+def _of_disk(config: Config) -> Iterator[Symptom]:
+    """Whether new calls would be taken, and whether the files can be looked at: both want room."""
+    folder, reserve = config.driver.state_dir, config.journal.reserve_bytes
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return  # what refuses the folder is told by whoever enters it
+    free = disk.f_bavail * disk.f_frsize
+    if free < reserve:
+        text = (
+            f"the disk of {folder} has {words.size(free)} left, less than the {words.size(reserve)} of "
+            "journal.reserve_bytes: new calls are refused on it, and on a full one no daemon starts"
+        )
+        yield _broken("no_room", text, "make room on that disk: docs/operations.md, EffectdDiskLow")
+
+
+def _in_use(config: Config, busy: JournalBusy) -> Symptom:
+    """A daemon that lives, where nothing listens: it is on its way in or out, or listens elsewhere."""
+    text = f"{busy.path}: {busy.problem}, and none listens at {config.inspect_socket}"
+    advice = (
+        "if it does not start or stop just now: is its driver.runtime_dir another one, or was that folder "
+        "removed? restart it then"
+    )
+    return _broken(IN_USE, text, advice)
 
 
 def _of_view(view: View, max_age: float | None) -> Iterator[Symptom]:
@@ -243,15 +280,14 @@ def _of_view(view: View, max_age: float | None) -> Iterator[Symptom]:
 
 
 def _under_way(view: View, max_age: float | None) -> Iterator[Symptom]:
-    """What a daemon was doing when it died may have happened: its next start will list it."""
+    """What a daemon was doing when it died may have happened: its next start finds out, or lists it."""
     page = view.operations(OperationFilter(state=State.STARTED), None, UNDER_WAY_MAX)
     ages = [_age_s(view, item.started_at) for item in page.items if item.write and item.started_at]
     if ages and (max_age is None or max(ages) > max_age):
         were = "1 operation was" if len(ages) == 1 else f"{len(ages)} operations were"
         text = f"{were} under way when the daemon ended, and may have happened"
-        yield Symptom(
-            severity=Severity.UNSETTLED, code="under_way", message=text, next="start it: it will list them"
-        )
+        advice = "start it: it says what became of them, or lists them as unsettled"
+        yield Symptom(severity=Severity.UNSETTLED, code="under_way", message=text, next=advice)
 
 
 def _age_s(view: View, at: Timestamp) -> float:

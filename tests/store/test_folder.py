@@ -100,6 +100,15 @@ def test_a_file_in_place_of_the_folder_is_refused(settings: JournalSettings) -> 
         pass
 
 
+def test_a_file_that_cannot_be_used_is_named(settings: JournalSettings) -> None:
+    """The folder is as it should be, so that nobody has to look for what is wrong with it."""
+    (settings.state_dir / "lock").mkdir(parents=True)
+    with pytest.raises(FolderUnusable) as refused, folder.entered(settings):
+        pass
+    said = f"{settings.state_dir}/lock: cannot be used: Is a directory. Make it a file of this user"
+    assert str(refused.value).startswith(said)
+
+
 def test_a_second_daemon_is_told_who_was_first(
     settings: JournalSettings, holder: subprocess.Popen[str]
 ) -> None:

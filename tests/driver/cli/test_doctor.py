@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio import to_thread
+from pydantic import JsonValue
 
 from driver.local.sources import LinkFacts
 from store.records import JsonObject
@@ -27,6 +28,13 @@ async def asked(config: Path, *flags: str) -> tuple[int, list[str], JsonObject]:
     assert answer["exit_code"] == done.exit_code
     assert answer["healthy"] is (done.exit_code == 0)
     return done.exit_code, [symptom["code"] for symptom in answer["symptoms"]], answer
+
+
+def advice(answer: JsonObject) -> list[JsonValue]:
+    """Return what is to be done next, of each thing that was found."""
+    symptoms = answer["symptoms"]
+    assert isinstance(symptoms, list)
+    return [symptom["next"] for symptom in symptoms if isinstance(symptom, dict)]
 
 
 async def test_a_healthy_daemon(tmp_path: Path) -> None:
@@ -146,6 +154,7 @@ async def test_a_sound_file(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     code, words, answer = await asked(config)
     assert (code, words, answer["looked_by"]) == (0, ["not_running"], "file")
+    assert advice(answer) == ["effectd run"]
     assert (await asked(config, "--running"))[:2] == (2, ["not_running"])
 
 
@@ -191,14 +200,37 @@ def damage(folder: Path) -> None:
 
 
 async def test_a_refused_file_is_broken(tmp_path: Path) -> None:
-    """2: it is no journal, or somebody uses it whose sockets are not there."""
+    """2: it is no journal. Nobody is told to start a daemon that would be refused."""
+    await closed(tmp_path)
+    config = write_config(tmp_path)
+    (path,) = (tmp_path / "state").glob("journal*.db")
+    path.write_bytes(b"not a database at all")
+    code, words, answer = await asked(config)
+    assert (code, words) == (2, ["not_running", "refused"])
+    assert advice(answer) == [None, None]
+
+
+async def test_a_daemon_whose_sockets_are_gone_is_broken(tmp_path: Path) -> None:
+    """2: its lock says that it lives, so nobody is told that none runs, or to start another one."""
     config = write_config(tmp_path)
     async with opened(tmp_path) as world:
         await world.succeed("cmd-0")
-        assert (await asked(config))[:2] == (2, ["not_running", "refused"])
-    (path,) = (tmp_path / "state").glob("journal*.db")
-    path.write_bytes(b"not a database at all")
-    assert (await asked(config))[:2] == (2, ["not_running", "refused"])
+        code, words, answer = await asked(config)
+        assert (await asked(config, "--running"))[:2] == (2, ["in_use"])
+    assert (code, words) == (2, ["in_use"])
+    assert f"uses this journal, and none listens at {tmp_path}" in json.dumps(answer)
+
+
+async def test_a_disk_without_room_is_broken(tmp_path: Path) -> None:
+    """2: a daemon would refuse new calls there, or not start at all."""
+    await closed(tmp_path)
+    config = write_config(tmp_path)
+    config.write_text(config.read_text() + "\n[journal]\nmax_bytes = 9_000_000_000_000_000\n")
+    config.write_text(config.read_text() + "reserve_bytes = 8_000_000_000_000_000\n")
+    code, words, answer = await asked(config)
+    assert (code, words) == (2, ["not_running", "no_room"])
+    assert "8000.0 TB of journal.reserve_bytes" in json.dumps(answer)
+    assert advice(answer)[0] is None
 
 
 async def test_no_journal_yet(tmp_path: Path) -> None:
