@@ -1,5 +1,8 @@
 """The three import packages belong together."""
 
+import subprocess
+import tomllib
+from fnmatch import fnmatch
 from importlib import import_module
 from importlib.metadata import entry_points, requires
 from pathlib import Path
@@ -8,6 +11,7 @@ import anyio
 import pytest
 from blockbuster import BlockingError
 
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("driver", "store", "supervisor")
 
 
@@ -33,6 +37,19 @@ def test_the_command_is_named_effectd() -> None:
     """The distribution installs exactly one command."""
     ours = [point for point in entry_points(group="console_scripts") if point.value.startswith("driver.")]
     assert [(point.name, point.value) for point in ours] == [("effectd", "driver.cli.main:main")]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a checkout says what belongs to it")
+def test_the_source_distribution_holds_the_whole_checkout() -> None:
+    """Who unpacks it can run the tests, which read the recipe of the container and what goes into it."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    patterns = [pattern.removeprefix("/") for pattern in build["sdist"]["include"]]
+    names = {line.partition("/")[0] for line in listed.splitlines()} - {
+        ".gitignore",
+        "pyproject.toml",
+    }  # always
+    assert {name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)} == set()
 
 
 def test_run_time_dependencies_are_bounded_below() -> None:
