@@ -319,7 +319,7 @@ class Batches(Ledger):
     def add_operation(self, record: OperationRecord, command: int, run: int) -> OperationRow:
         """Make an operation, in whatever state it is."""
         rowid = self.rows[2] or self._new_rowid("operations")
-        row = OperationRow(record, rowid, command, run, None, False, ())  # noqa: FBT003 - it is not listed
+        row = OperationRow(record, rowid, command, run, receipt_seq=None, listed=False, known=())
         self._set(self._operations, record.operation_id, row)
         self._set(self._new_operations, record.operation_id, self.seq)
         if record.write:

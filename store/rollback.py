@@ -47,7 +47,7 @@ from store.records import (
 )
 from store.tables import find_operation
 from store.transaction import Transaction
-from store.wire import frame_of, from_json, with_members
+from store.wire import data_of, frame_of, from_json, with_members
 
 MESSAGE = (
     "the journal was rolled back to an earlier state, and nobody here knows what happened after that: find "
@@ -133,7 +133,7 @@ def _record_again(tx: Transaction, command_id: CommandId) -> OperationId | None:
     if command.accepted_seq is not None:
         accepted = tx.event(command.accepted_seq)
         assert accepted is not None, "the acceptance of what is not settled, or not delivered, is kept"
-        _append(tx, command, accepted, _data(accepted))
+        _append(tx, command, accepted, data_of(accepted))
     if operation is not None and not operation.settled:
         tx.append(_unknown(operation))
         return operation.operation_id
@@ -143,7 +143,7 @@ def _record_again(tx: Transaction, command_id: CommandId) -> OperationId | None:
     elif operation is not None and (word := _said_since(tx, operation, receipt)) is not None:
         tx.append(Draft(data=word, operation_id=operation.operation_id))
     else:
-        _append(tx, command, receipt, _data(receipt))
+        _append(tx, command, receipt, data_of(receipt))
     return None
 
 
@@ -180,8 +180,3 @@ def _unknown(operation: OperationRecord) -> Draft:
         receipt=operation.receipt,
     )
     return Draft(data=data, operation_id=operation.operation_id)
-
-
-def _data(event: StoredEvent) -> EventData:
-    assert event.body is not None, "the caller has looked"
-    return from_json(event.kind, frame_of(event.body)["data"])

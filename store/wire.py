@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hin
 from store.declared import EventData
 from store.events import BY_KIND, EVENT_TYPES
 from store.lifecycle import Effect
-from store.records import CommandId, JournalId, OperationId, Origin, RunId, Timestamp
+from store.records import CommandId, JournalId, OperationId, Origin, RunId, StoredEvent, Timestamp
 from store.values import changed
 
 
@@ -97,6 +97,12 @@ def from_json(kind: str, data: Mapping[str, Any]) -> EventData:
         return event(**values)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an event of kind {kind}: {error}") from error  # noqa: TRY003 - foreign
+
+
+def data_of(event: StoredEvent) -> EventData:
+    """Return what an event says whose content was not erased. Raises ValueError where it is damaged."""
+    assert event.body is not None, "whoever asks has looked, or knows that nobody could have erased it"
+    return from_json(event.kind, frame_of(event.body)["data"])
 
 
 def render(  # noqa: PLR0913 - the envelope has these members, and all are always present

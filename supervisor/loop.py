@@ -157,9 +157,9 @@ class Supervisor:
             return
         await self._slots.acquire()
         self._judging.add(run_id)
-        tasks.start_soon(self._judge, run_id, asked)
+        tasks.start_soon(partial(self._judge, run_id, asked=asked))
 
-    async def _judge(self, run_id: RunId, asked: bool) -> None:  # noqa: FBT001 a task group passes no keywords
+    async def _judge(self, run_id: RunId, *, asked: bool) -> None:
         try:
             due_in_s = await self._carefully(run_id, asked=asked)
         finally:

@@ -3,7 +3,6 @@
 Part of `driver.engine`; imports `store`.
 """
 
-import json
 from collections.abc import Sequence
 
 import structlog
@@ -19,13 +18,14 @@ def raise_alarms(events: Sequence[StoredEvent]) -> None:
     for event in events:
         if event.requeue_of is not None:
             continue
-        if event.kind == OperationProbed.KIND and event.body is not None:
-            found = json.loads(event.body)["data"]
-            if found["verdict"] == "duplicated":
-                matches = found["matches"]
+        match event.data:
+            case OperationProbed(verdict="duplicated", matches=matches):
                 log.error(
                     "effect_duplicated", operation_id=event.operation_id, seq=event.seq, matches=matches
                 )
-        if event.kind == OperationDiverged.KIND and event.body is not None:
-            pair = json.loads(event.body)["data"]["evidence"]
-            log.error("operation_diverged", operation_id=event.operation_id, seq=event.seq, evidence=pair)
+            case OperationDiverged(evidence=pair):
+                log.error(
+                    "operation_diverged", operation_id=event.operation_id, seq=event.seq, evidence=list(pair)
+                )
+            case _:
+                pass

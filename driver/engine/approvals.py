@@ -10,7 +10,6 @@ from driver.core.approval import DecisionFacts, Refused, Request, Verdict, decid
 from driver.core.commands import ApproveData
 from driver.engine.assignments import Assignment
 from driver.engine.endings import draft, end_at_rest
-from driver.engine.history import data_of
 from driver.engine.queue import Asked
 from store.events import (
     ApprovalDecided,
@@ -23,6 +22,7 @@ from store.lifecycle import State
 from store.records import Digest, OperationId, OperationRecord, moment, timestamp
 from store.transaction import Transaction
 from store.view import View
+from store.wire import data_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from driver.core.landing import landed_by, unhurried
 from driver.core.retry import Case, Clocks, First, MachineClock
 from driver.core.revival import proof
 from driver.engine.machine import Machine
-from store.declared import EventData
 from store.events import (
     ApprovalRequested,
     AttemptEnded,
@@ -39,7 +38,7 @@ from store.records import (
     moment,
 )
 from store.view import View
-from store.wire import from_json
+from store.wire import data_of
 
 Word: TypeAlias = OperationFailed | OperationNotExecuted | OperationUnknown
 """What an operation can end with, and have another attempt after."""
@@ -262,9 +261,3 @@ def first_attempt(view: View, attempt: AttemptRecord) -> First:
 def _newest(view: View) -> datetime:
     event = view.last_event()
     return view.now if event is None else moment(event.at)
-
-
-def data_of(event: StoredEvent) -> EventData:
-    """Return what an event of an operation that has not ended says."""
-    assert event.body is not None, "the events of an operation that has not ended are kept"
-    return from_json(event.kind, json.loads(event.body)["data"])

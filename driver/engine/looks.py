@@ -4,7 +4,6 @@ Part of `driver.engine`; imports `driver.core` and `store`. Each function is par
 how far the schedule of a probe has come is read from its events, and kept nowhere else.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +18,7 @@ from store.lifecycle import RANK, Evidence, Source
 from store.records import OperationId, OperationRecord, StoredEvent, moment
 from store.transaction import Transaction
 from store.view import OPERATION_EVENTS_MAX, View
-from store.wire import from_json
+from store.wire import data_of
 
 BASIS: Final = "probe"
 """What a probe's verdict says that it rests on; its actor names the tool that was asked."""
@@ -96,8 +95,8 @@ def next_look(view: View, record: OperationRecord, contract: Contract) -> dateti
 def found_since(view: View, operation_id: OperationId, after_seq: int) -> Finding | None:
     """Return what the first look found that was recorded after an event; None where there was none."""
     for event in _looks(view, operation_id, after_seq):
-        assert event.body is not None, "a look that a command waits for is newer than anything that is erased"
-        data = from_json(event.kind, json.loads(event.body)["data"])
+        # it has content: a look that a command waits for is newer than anything that is erased
+        data = data_of(event)
         assert isinstance(data, OperationProbed), "an event is what its kind says"
         return Finding(verdict=data.verdict, matches=data.matches, detail=data.detail or "")
     return None

@@ -5,7 +5,6 @@ middle ends in the same state: what was decided is not open any more, and the re
 again.
 """
 
-import json
 import random
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -31,7 +30,7 @@ from store.lifecycle import State
 from store.records import CommandId, OperationRecord, moment
 from store.transaction import Transaction
 from store.view import View
-from store.wire import from_json
+from store.wire import data_of
 
 PAGE: Final = 200
 """Operations decided in one transaction: some milliseconds of work, so that reads are not held up."""
@@ -132,7 +131,7 @@ def _traceparent(view: View, record: OperationRecord) -> str | None:
     accepted = view.event(record.accepted_seq)
     if accepted is None or accepted.body is None:
         return None
-    found = from_json(accepted.kind, json.loads(accepted.body)["data"])
+    found = data_of(accepted)
     return found.traceparent if isinstance(found, CommandAccepted) else None
 
 

@@ -4,7 +4,6 @@ Part of `driver.engine`; imports `driver.core` and `store`. Each function is par
 of two operators who settle one operation at once, one is first, and the other is told.
 """
 
-import json
 from typing import Final
 
 from driver.core.commands import ReconcileData
@@ -16,7 +15,7 @@ from store.projection import actor_of
 from store.records import JsonObject, OperationId, OperationRecord
 from store.transaction import Transaction
 from store.view import View
-from store.wire import from_json
+from store.wire import data_of
 
 OPERATOR: Final = "operator:"
 """Begins every operator's name: what a word is worth follows from it, so nobody can claim another source."""
@@ -83,7 +82,7 @@ def _newest(view: View, operation_id: OperationId) -> tuple[int | None, Verdict 
     event = view.event(last.seq)
     if event is None or event.body is None:
         return last.seq, None
-    data = from_json(event.kind, json.loads(event.body)["data"])
+    data = data_of(event)
     assert isinstance(data, OperationReconciled), "an operator's word is a verdict"
     verdict = Verdict(effect=data.effect, note=data.note, evidence=data.evidence, attempts=last.attempt)
     return last.seq, verdict

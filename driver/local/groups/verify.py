@@ -38,10 +38,10 @@ async def _verify(service: Service, request: Request, body: VerifyBody) -> Respo
     """Look at the whole journal, and change nothing: lines of progress and findings, and a result."""
     peer = peer_of(request)
     _log.info("verify_requested", actor=peer.actor, user=await label_of(peer), deep=body.deep)
-    return LineStream(service, partial(_produce, service, body.deep))
+    return LineStream(service, partial(_produce, service, deep=body.deep))
 
 
-async def _produce(service: Service, deep: bool, emit: Emit) -> None:  # noqa: FBT001 - by `partial`
+async def _produce(service: Service, emit: Emit, *, deep: bool) -> None:
     """Emit lines of type `progress`, then one of type `finding` for each, then the one of type `result`.
 
     One at a time, so that commits share the journal with one of these only.
