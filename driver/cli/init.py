@@ -129,8 +129,8 @@ def init(
     It reads the JSON that desktop clients, editors and .mcp.json use, and the TOML form. Each server is
     started once and asked for its tools; none is called. Contracts are proposed from what it lists: a
     call of a tool that destroys is made once in a run, and what seems to read is written as a comment.
-    Tokens, variables and headers go to files (mode 0600) beside the configuration, never into it. Variables that the file names
-    are read from the environment.
+    Tokens, variables and headers go to files (mode 0600) beside the configuration, never into it.
+    Variables that the file names are read from the environment.
 
     Exits 0 when all is done; 1 when the configuration was written, but a server did not answer or could not
     be taken over; 2 when nothing was written.
