@@ -76,13 +76,13 @@ HINTS: Final = (
     ),
     Hint(
         applies=_settle,
-        command="effectd reconcile {operation_id} --effect none|occurred|unknown --note TEXT",
-        advice="record what you found; it executes nothing",
+        command="effectd reconcile {operation_id} --effect EFFECT --note TEXT",
+        advice="record what you found, as EFFECT none, occurred or unknown; it executes nothing",
     ),
     Hint(
         applies=_may("override"),
-        command="effectd reconcile {operation_id} --effect none|occurred|unknown --note TEXT --override",
-        advice="stand against the operator's verdict, and say why",
+        command="effectd reconcile {operation_id} --effect EFFECT --note TEXT --override",
+        advice="stand against the operator's verdict with none, occurred or unknown, and say why",
     ),
     Hint(
         applies=lambda operation: operation.state is State.AWAITING_APPROVAL,

@@ -2,6 +2,7 @@
 
 import io
 import re
+import shlex
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import get_args, get_type_hints
@@ -97,8 +98,8 @@ UNSETTLED = f"""\
               An answer that still arrives is recorded, and settles it by itself.
               Nothing runs it again by itself: the same command, redelivered, gets this receipt, \
 and an equal call of the same run is refused (unless it says `repeat`).
-              record what you found; it executes nothing:
-                effectd reconcile {ID} --effect none|occurred|unknown --note TEXT --config x.toml
+              record what you found, as EFFECT none, occurred or unknown; it executes nothing:
+                effectd reconcile {ID} --effect EFFECT --note TEXT --config x.toml
               its whole story, and whether it can be probed, retried or taken back:
                 effectd show {ID} --config x.toml
 """
@@ -114,6 +115,19 @@ def test_what_an_agent_cannot_say_is_not_advised() -> None:
     advised = {origin: " ".join(text for _, text in hints_for(lost(origin=origin))) for origin in Origin}
     assert {origin for origin, text in advised.items() if "repeat" in text} == {Origin.PLANE, Origin.LOCAL}
     assert all("is refused" in text for text in advised.values())
+
+
+def test_a_suggested_command_says_the_same_to_a_shell() -> None:
+    """It is copied whole: a pipe in it would run what stands behind it."""
+    operation = lost(
+        state="awaiting_approval", allowed=("probe", "retry", "compensate", "reconcile", "override")
+    )
+    commands = [
+        command for each in (lost(), operation) for command, _ in hints_for(each) if command is not None
+    ]
+    lexers = [shlex.shlex(command, posix=True, punctuation_chars=True) for command in commands]
+    assert [list(lexer) for lexer in lexers] == [command.split() for command in commands]
+    assert all(set(command).isdisjoint("|&;<>()$`*?[]!{}~#") for command in commands)
 
 
 def test_the_story_does_not_send_anybody_to_itself() -> None:

@@ -261,7 +261,7 @@ async def test_an_operator_settles_with_what_the_listing_says(tmp_path: Path) ->
     async with serving(tmp_path, ScriptedProvider(answer=LOST)) as (rig, _):
         operation_id = await lost(rig)
         listed = await effectd(tmp_path, "ops", "--unsettled")
-        advice = f"effectd reconcile {operation_id} --effect none|occurred|unknown --note TEXT{flags}"
+        advice = f"effectd reconcile {operation_id} --effect EFFECT --note TEXT{flags}"
         assert advice in listed.stdout
         assert advice in (await effectd(tmp_path, "show", "cmd-1")).stdout
         words = ("--effect", "occurred", "--note", "saw it", "--evidence", "ticket 7", "--evidence", "log")
