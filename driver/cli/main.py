@@ -9,10 +9,11 @@ do next; a configuration with several mistakes has one line for each.
 """
 
 import difflib
+import os
 import sys
 import traceback
 from importlib import import_module
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from typing import Final
 
 import click
@@ -122,6 +123,7 @@ class Effectd(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command, and turn what it raises into one line and an exit code."""
+        _have_an_output()
         _write_any_character()
         try:
             check_packages()
@@ -135,6 +137,13 @@ class Effectd(click.Group):
         except Exception as error:
             click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
             raise OurBug(error) from error
+
+
+def _have_an_output() -> None:
+    """Let what is written fail where standard output is closed, as on a full disk: Python has none then."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - typeshed does not know
+        nowhere = FileIO(os.open(os.devnull, os.O_RDONLY), "w")
+        sys.stdout = TextIOWrapper(nowhere, encoding="utf-8", write_through=True)  # keeps nothing for the end
 
 
 def _write_any_character() -> None:

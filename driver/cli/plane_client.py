@@ -6,9 +6,10 @@ Part of `driver.cli`; imports click and httpx2.
      ├── PlaneUnreachable  3   no plane answers at the URL
      ├── PlaneRefused      1   it refused
      │    └── PlaneMisused 2   the request itself was wrong
-     └── NoToken           2   the operators' token cannot be read
+     └── NoToken           2   the operators' token cannot be read, or is none
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -28,6 +29,9 @@ WAIT_S: Final = 30
 """How long one request waits for a receipt, before it is asked again."""
 
 _USAGE: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+
+_TOKEN: Final = re.compile(r"[!-~]+")
+"""What can stand in a header."""
 
 Reply = dict[str, Any]
 
@@ -64,9 +68,9 @@ class NoToken(click.ClickException):
 
     exit_code = EXIT_USAGE
 
-    def __init__(self, path: Path, cause: OSError) -> None:
+    def __init__(self, path: Path, why: str) -> None:
         super().__init__(
-            f"{path}: {cause.strerror}; the operators' token stands in the file that 'effectd plane' names "
+            f"{path}: {why}; the operators' token stands in the file that 'effectd plane' names "
             "when it starts: give that one with --operator-token-file"
         )
 
@@ -75,10 +79,7 @@ class PlaneClient:
     """A context manager around one plane. Every method blocks, and raises what the module names."""
 
     def __init__(self, url: str, token_file: Path) -> None:
-        try:
-            token = token_file.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise NoToken(token_file, error) from error
+        token = _read_token(token_file)
         self._url = url
         self._http = httpx2.Client(
             base_url=url,
@@ -129,3 +130,14 @@ class PlaneClient:
             code = body.get("code", f"HTTP {response.status_code}")
             raise refusal(code, body.get("detail", f"{self._url} is no plane of effectd"))
         return body
+
+
+def _read_token(path: Path) -> str:
+    """Return the token in the file at `path`, without the whitespace around it. Raises `NoToken`."""
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError as error:
+        raise NoToken(path, error.strerror or str(error)) from error
+    if _TOKEN.fullmatch(text) is None:
+        raise NoToken(path, "is empty" if not text else "holds something else than one word of visible ASCII")
+    return text

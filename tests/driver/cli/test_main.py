@@ -183,3 +183,19 @@ def test_a_foreign_package_stops_every_command(tmp_path: Path, monkeypatch: pyte
     result = invoke_with(monkeypatch, lambda: None)
     assert result.exit_code == 2
     assert "a virtual environment of its own" in result.stderr
+
+
+def test_a_closed_standard_output_is_no_bug_of_ours(tmp_path: Path) -> None:
+    """What should have been written is not: 1, and one line, as where the disk is full."""
+    config = tmp_path / "effectd.toml"
+    config.write_text("")
+    closed = 'exec "$0" "$@" >&-'
+    done = subprocess.run(
+        ["sh", "-c", closed, EFFECTD, "check", "--config", config],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("Error: [Errno 9] Bad file descriptor")

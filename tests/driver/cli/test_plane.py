@@ -129,6 +129,10 @@ def test_a_wrong_token_is_told_apart_from_a_missing_one(url: str, tmp_path: Path
     missing = run("runs", "--url", url, "--operator-token-file", str(tmp_path / "none"))
     assert (missing.exit_code, "--operator-token-file" in missing.stderr) == (2, True)
     (tmp_path / "token").write_text("wrong")
+    for content in (b" \n", b"two words", b"\xe9t\xe9"):
+        (tmp_path / "odd").write_bytes(content)
+        odd = run("runs", "--url", url, "--operator-token-file", str(tmp_path / "odd"))
+        assert (odd.exit_code, odd.stderr.startswith(f"Error: {tmp_path}/odd: ")) == (2, True)
     wrong = run("runs", "--url", url, "--operator-token-file", str(tmp_path / "token"))
     assert (wrong.exit_code, "token_wrong" in wrong.stderr) == (1, True)
 
