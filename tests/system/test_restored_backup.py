@@ -259,7 +259,8 @@ async def test_what_was_taken_back_after_the_backup_is_not_taken_back_again(
         await life.kill()
         await made.quiet()
         await to_thread.run_sync(restore_backup, made)
-        plane.on_event, old = (lambda _event: "take"), plane.history.journal_id
+        plane.on_event = lambda _event: "take"
+        old = plane.history.journal_id
         life = await agreement(made, plane)
         await new_history(plane, old)
         await plane.give(command("undo-2", "operation.compensate", operation_id=operation_id))
@@ -296,7 +297,8 @@ async def test_a_retry_that_the_plane_has_not_heard_of_is_told_in_the_new_histor
         await beside(made, "backup", str(made.root / "backup.db"))
         await life.kill()
         await to_thread.run_sync(restore_backup, made)
-        plane.on_event, old = (lambda _event: "take"), plane.history.journal_id
+        plane.on_event = lambda _event: "take"
+        old = plane.history.journal_id
         life = await agreement(made, plane)
         history = await new_history(plane, old)
         await plane.answered()
