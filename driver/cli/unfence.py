@@ -38,11 +38,12 @@ def unfence(config_file: Path, *, accept_rollback: bool, as_json: bool) -> None:
     show([views.line(("Unfenced", "bold green"), f": the fence was {reply.reason}.")])
     if reply.previous_journal_id is not None:
         flags = doors.flags(config_file)
+        are = "1 operation is" if reply.unknown == 1 else f"{reply.unknown} operations are"
         show(
             [
                 views.line(f"The history {reply.previous_journal_id} ended; {reply.journal_id} begins."),
                 views.line(
-                    f"{reply.unknown} operations are unknown now: see 'effectd ops --unsettled{flags}'."
+                    f"{are} unknown now: see 'effectd ops --unsettled{flags}'."
                 ),
             ]
         )

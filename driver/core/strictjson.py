@@ -58,7 +58,7 @@ def loads(text: str | bytes) -> JsonObject:
         raise NotStrictJson("lone_surrogate", "the text holds a lone surrogate, which no UTF-8 can carry")
     value = _parsed(text)
     if not isinstance(value, dict):
-        raise NotStrictJson("not_an_object", "a frame is one JSON object: {…}")
+        raise NotStrictJson("not_an_object", "it must be one JSON object: {…}")
     if text.count("{") + text.count("[") > DEPTH_MAX and deeper_than(value, DEPTH_MAX):
         raise _too_deep()
     if _SURROGATE_ESCAPE.search(text):
