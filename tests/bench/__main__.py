@@ -41,8 +41,7 @@ async def run(folder: Path, plan: Plan, console: Console) -> Book:
 
     await run_rounds(folder, plan, book, tell)
     if can_trace():
-        for values in await count_syncs(folder / "syncs", plan.rounds, plan.seconds):
-            book.note(values)
+        book.note(await count_syncs(folder / "syncs", plan.rounds, plan.seconds))
         tell("syncs counted")
         for values in await longest_stalls(folder / "slow", plan.stall_rounds, plan.stall_s):
             book.note(values)

@@ -41,9 +41,10 @@ REFERENCES: Final = """\
 
 A *durable operation* has both of its commits on the disk: acceptance with intent, and outcome. CPU is that
 of all threads of the daemon, without its plane and providers. fsyncs are those of all its threads,
-checkpoints included, counted by strace in a daemon of its own. The longest stall is that of a task in the
-daemon's event loop that wants to run every 5 ms, without the time in which the daemon's threads waited for
-a processor. The plane is in the bench's process, and shares the processors with all.
+checkpoints included, counted by strace in a daemon of its own, over all rounds together. The longest stall
+is that of a task in the daemon's event loop that wants to run every 5 ms, without the time in which the
+daemon's threads waited for a processor. The plane is in the bench's process, and shares the processors with
+all.
 """
 
 

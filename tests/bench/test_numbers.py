@@ -1,6 +1,6 @@
 """What the benchmark computes is right: a wrong number would be worse than none."""
 
-from tests.bench.numbers import Latencies, Window, traced_syncs
+from tests.bench.numbers import Latencies, Window, per_call, traced_syncs
 
 LOG = """\
 4711 1764455220.100000 fdatasync(7)      = 0
@@ -23,3 +23,9 @@ def test_each_sync_is_counted_once_at_its_beginning() -> None:
     moments = traced_syncs(LOG)
     assert moments == [1764455220.1, 1764455220.2, 1764455220.25]
     assert Window(began=1764455220.15, ended=1764455220.25, calls=1).count(moments) == 2
+
+
+def test_what_is_rare_is_counted_over_all_windows() -> None:
+    """Three syncs of one checkpoint are 0.03 of a hundred calls, whichever window they fall into."""
+    windows = [Window(began=began, ended=began + 1.0, calls=25) for began in (0.0, 10.0, 20.0, 30.0)]
+    assert per_call(windows, [20.1, 20.2, 20.3, 15.0]) == 0.03

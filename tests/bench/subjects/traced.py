@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from tests.bench.numbers import Window, traced_syncs
+from tests.bench.numbers import Window, per_call, traced_syncs
 from tests.bench.plane import load_plane
 from tests.bench.subjects.daemon import STRACE, SYNCS, subject
 from tests.bench.subjects.noop import HEARTBEAT
@@ -21,8 +21,11 @@ SLOW_DISK: Final = (
 WARM_S: Final = 0.3
 
 
-async def count_syncs(folder: Path, rounds: int, seconds: float) -> list[Mapping[str, float]]:
-    """Return the syncs for each call in each round, alone and with 64 in flight, checkpoints included."""
+async def count_syncs(folder: Path, rounds: int, seconds: float) -> Mapping[str, float]:
+    """Return the syncs for each call, alone and with 64 in flight, checkpoints included.
+
+    Rounds are counted together: a window has few checkpoints, of three syncs each, where it has any.
+    """
     windows: dict[int, list[Window]] = {1: [], 64: []}
     async with load_plane() as plane, subject(folder, plane.url, trace=SYNCS) as daemon:
         await daemon.connected(plane.connected)
@@ -32,10 +35,7 @@ async def count_syncs(folder: Path, rounds: int, seconds: float) -> list[Mapping
                 window, _ = await plane.measure(in_flight, seconds)
                 measured.append(window)
     moments = traced_syncs(daemon.trace.read_text())
-    return [
-        {f"syncs@{n}": measured[number].per_call(moments) for n, measured in windows.items()}
-        for number in range(rounds)
-    ]
+    return {f"syncs@{n}": per_call(measured, moments) for n, measured in windows.items()}
 
 
 async def longest_stalls(folder: Path, rounds: int, seconds: float) -> list[Mapping[str, float]]:
