@@ -316,8 +316,7 @@ class Life:
     async def _send(self, call: ToolCall, exchange: Exchange, progress: Progress, deadline: float) -> Report:
         try:
             self._wire.submit(exchange)
-            with anyio.CancelScope(deadline=deadline):
-                await exchange.wait()
+            await exchange.wait(deadline)
             return self._conclude(call, exchange, progress)
         except anyio.get_cancelled_exc_class():
             self._let_go(call, exchange, cancelled=True)
