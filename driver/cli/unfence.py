@@ -42,8 +42,6 @@ def unfence(config_file: Path, *, accept_rollback: bool, as_json: bool) -> None:
         show(
             [
                 views.line(f"The history {reply.previous_journal_id} ended; {reply.journal_id} begins."),
-                views.line(
-                    f"{are} unknown now: see 'effectd ops --unsettled{flags}'."
-                ),
+                views.line(f"{are} unknown now: see 'effectd ops --unsettled{flags}'."),
             ]
         )
