@@ -4,20 +4,21 @@ Part of `store`; imports its own modules. The journal's owner has one, and `stor
 
 Theory of operation
 -------------------
-What the projections write for one event stands alone: by the rowid of its own row. So the writes of many
-events may go statement by statement instead of event by event, each statement once for all its rows (an
-`executemany`), as long as rows are there before they are changed, and whoever reads finds everything.
+The projections name each row that they write by its rowid. So the writes of many events may be collected, and
+made statement by statement instead of event by event: each statement once, for all its rows (an
+`executemany`). Two things must hold: a row is there before it is changed, and whoever reads finds everything.
 
-* Of a command, an operation or a run only how it is in the end is written: an operation that is accepted and
-  started in one commit is one row, written once. Until then it is read from here.
-* Operations that have not ended are kept beyond that, a bounded number: what was read, or written, of them is
-  not read again for their next event. This holds as long as nobody else writes: `total_changes` of the
-  connection, which counts every row that any statement changes, says whether anybody did, and then nothing
-  that was kept is used.
-* Any other statement (`execute`) runs after everything that waits; only what cannot touch upon that (`look`)
-  passes it.
-* A unit that fails is undone. As long as all that it wrote waits here, it is taken out again; the first time
-  that it is to be written, what waited before the unit is written, then a savepoint is set.
+* **A row is written once.** Of a command, an operation or a run only what it is in the end is written: an
+  operation that is accepted and started in one commit is one row. Until then it is read from here.
+* **What has not ended is kept.** A bounded number of operations stays in memory beyond the commit, and is not
+  read again for the next event. That is right only while nobody else writes. `total_changes` of the
+  connection counts every row that any statement changes: where somebody else has moved it, all that was kept
+  is forgotten.
+* **Other statements come last.** `execute` first writes all that waits. `look` does not: it is for queries to
+  which nothing that waits can be the answer.
+* **A unit that fails is undone.** While all that it wrote waits here, that is taken out again. Where it must
+  be written before the unit has ended, what waited before the unit is written first, and then a savepoint is
+  set.
 """
 
 import sqlite3

@@ -9,10 +9,12 @@ event of that. It goes when the table of states (`lifecycle.is_erasable`) allows
 newest event is older than `retention`, when the plane has acknowledged that event, and when nothing that is
 kept depends on it: its parent operation, the operation that it compensates, a dead letter among its events,
 an open command that is about it (`store.wanted`).
-A call that names no parent serves whatever its run does (`store.delegation`): it stays as long as an older
-call of another run that some call of its own run names. A pass comes to the older one first, and notes the
-child runs of what stays. What is older than a delegation is no part of it, so runs that serve each other keep
-nothing for ever.
+
+In a child run, a call that names no parent counts for the parent, too (`store.delegation`). So it stays as
+long as that parent does, where the parent is older and of another run: a pass meets the parent first, and
+notes the child runs of one that stays. A call that is older than the parent is no part of the delegation, so
+two runs that serve each other do not keep each other for ever.
+
 A supervisor's word is kept for `retention_unknown`. The newest event of the journal always stays.
 
 Three things are left behind, each under a digest of its own, because no event repeats them:

@@ -14,13 +14,14 @@ nothing. What the plane may not hold yet is recorded again in it, each command w
 * an operation that is not settled as `unknown`, reason `rolled_back`: it may have gone on elsewhere;
 * another command without a receipt as failed, code `rolled_back`.
 
-However much that is, it is one unit (about 0.4 ms for each command), in which nothing else is committed: a
-crash leaves the fence as it was, and all of it to be accepted anew. In steps, the new history would be there
-in parts while others commit: an answer that comes late, a probe or an operator would add to an operation
-that the new history has not begun with yet, and a plane that reads the stream at its end would find the
-second word about it before the first. While it is fenced the daemon starts nothing, so what waits are
-answers. Each command is told as progress, so that the watchdog (`driver.watchdog`) can tell a long unit from
-a disk that hangs.
+However much that is, it is one unit (about 0.4 ms for each command), in which nothing else is committed. A
+crash leaves the fence as it was, and all of it to be accepted anew. In steps it would be wrong: others would
+commit while the new history is there in parts. An answer that comes late, a probe or an operator would add to
+an operation that the new history does not have yet, and the plane would read the second word about it before
+the first. While the daemon is fenced it starts nothing, so only answers wait for the unit to end. Each
+command is told as progress, so that the watchdog (`driver.watchdog`) can tell a long unit from a disk that
+hangs.
+
 All else stays known, and is answered with `retired`. The events of the old history stay in the file, where
 `effectd verify` looks at them; they are below the new history's beginning, and so never sent.
 
