@@ -8,40 +8,40 @@ from store.head import row_digest
 from store.located import Row
 
 
-class DeliveriesCheck(Paged):
-    """A row that no event repeats matches its own digest."""
+class _Digested(Paged):
+    """Each row matches its own digest, which is its last column, and covers all but the first."""
+
+    subject = ""
+    """What a row is about; the first column says which."""
+
+    def look(self, row: Row) -> None:
+        """Look at one row."""
+        if row_digest(*row[1:-1]) != row[-1]:
+            self.found(f"{self.subject} {row[0]}", "it does not match its digest")
+
+
+class DeliveriesCheck(_Digested):
+    """When commands arrived, and what they were answered."""
 
     name = "deliveries"
     statement = "verify_deliveries"
-
-    def look(self, row: Row) -> None:
-        """Look at one row."""
-        if row_digest(*row[1:-1]) != row[-1]:
-            self.found(f"delivery {row[0]}", "it does not match its digest")
+    subject = "delivery"
 
 
-class TriagesCheck(Paged):
-    """A row that no event repeats matches its own digest."""
+class TriagesCheck(_Digested):
+    """How the triage of each run stands."""
 
     name = "triages"
     statement = "verify_triages"
-
-    def look(self, row: Row) -> None:
-        """Look at one row."""
-        if row_digest(*row[1:-1]) != row[-1]:
-            self.found(f"triage of run {row[0]}", "it does not match its digest")
+    subject = "triage of run"
 
 
-class ObservationsCheck(Paged):
-    """A row that no event repeats matches its own digest."""
+class ObservationsCheck(_Digested):
+    """What was seen around attempts."""
 
     name = "observations"
     statement = "verify_observations"
-
-    def look(self, row: Row) -> None:
-        """Look at one row."""
-        if row_digest(*row[1:-1]) != row[-1]:
-            self.found(f"observation {row[0]}", "it does not match its digest")
+    subject = "observation"
 
 
 class GapsCheck(Paged):

@@ -288,12 +288,12 @@ class View(Outline):
     def answers_of_run(
         self, run_id: RunId, origin: Origin, after: int, *, word: str, but: str
     ) -> Page[CommandId]:
-        """Return a page of the ended writes of `origin` without a `word` as their newest delivery.
+        """Return a page of a run's writes of `origin` that may have happened, and whose end nobody has heard.
 
-        Of the two words `word` and `but` the newest counts. One counts that has an answer, unless that says
-        that nothing was done, and one without of which it was found out that it happened. A page looks at
-        `ANSWERS` operations, oldest first: it may be empty, and still have a `next`, which is the `after` of
-        the page behind it.
+        An end was heard where, of the command's deliveries noted as `word` or `but`, the newest says `word`.
+        A write that was answered counts, unless the answer says that nothing was done; so does one that was
+        not answered and is known to have happened. A page looks at `ANSWERS` operations, oldest first: it may
+        be empty, and still have a `next`, which is the `after` of the page behind it.
         """
         wanted = {"run_id": run_id, "origin": origin, "after": after, "word": word, "but": but}
         rows = self.ledger.execute("answers_of_run", {**wanted, "limit": ANSWERS}).fetchall()
