@@ -8,7 +8,7 @@ Where to begin
 in one transaction; `dispatcher` takes a call through its steps, and its docstring has the order that I1 and
 I2 rest on. Whatever may be lost with the process can be read again from the journal: `recovery` does.
 
-    commands in       desk, offers (what is asked for), intake, lookalikes, capacity, seen_through
+    commands in       desk, offers (what is asked for), intake, load, lookalikes, capacity, seen_through
     a call            dispatcher, queue, running, assignments, calling, steps, intents, waits
     its provider      terms (its contract), withheld, readoption, observing, loss
     its end           reports, outcomes, endings, history, rolled_back

@@ -35,6 +35,7 @@ from driver.engine.commands import NO_EFFECTS, Commands, Effects, Given
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.erasing import leaves_nothing
 from driver.engine.errands import Errand, Errands
+from driver.engine.load import NOTHING, Coming, Load, load_of
 from driver.engine.lookalikes import Lookalikes
 from driver.engine.offers import Offer, Offers
 from driver.engine.queue import Waiting
@@ -78,24 +79,6 @@ class _Taken:
     errand: Errand | None = None
 
 
-@light
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Load:
-    """What waits already: for a slot, for a person, and for its receipt."""
-
-    depth: int
-    unapproved: int
-    errands: int
-
-    def with_one(self, place: Waiting | None, errand: Errand | None) -> "_Load":
-        """Return the load with one more operation, and one more errand; None: there is none that waits."""
-        return _Load(
-            depth=self.depth + (place is not None),
-            unapproved=self.unapproved + (place is not None and place.unapproved),
-            errands=self.errands + (errand is not None),
-        )
-
-
 class Intake:
     """Admits commands, and hands what they start to the dispatcher."""
 
@@ -107,6 +90,7 @@ class Intake:
         self._commands = commands
         self._offers = Offers(around, commands.kinds, lambda: dispatcher.crowded)
         self._errands = errands
+        self._coming = Coming()
         self._posture = around.posture
         self._limits = around.limits
         self._machine = around.machine
@@ -143,6 +127,7 @@ class Intake:
             self._dispatcher.slots.give(slots - started)
         if self._dispatcher.runs:
             self._follow_all(taken)
+        self._coming.hand_on(sum((load_of(item.wait, item.errand) for item in taken), NOTHING))
         return [item.answer for item in taken]
 
     def _tell_of_room(self, taken: Sequence[_Taken]) -> None:
@@ -163,7 +148,9 @@ class Intake:
 
     def _take_all(self, tx: Transaction, offers: Sequence[Offer], origin: Origin, slots: int) -> list[_Taken]:
         taken: list[_Taken] = []
-        load = _Load(
+        # in this order: what is handed on meanwhile counts twice rather than not at all
+        added, load = NOTHING, self._coming.load
+        load += Load(
             depth=self._dispatcher.depth,
             unapproved=self._dispatcher.unapproved,
             errands=self._errands.depth,
@@ -171,11 +158,13 @@ class Intake:
         for offer in offers:
             item = self._take(tx, offer, origin, slots=slots, load=load)
             slots -= item.start is not None
-            load = load.with_one(item.wait, item.errand)
+            one = load_of(item.wait, item.errand)
+            added, load = added + one, load + one
             taken.append(item)
+        self._coming.accept(added)
         return taken
 
-    def _take(self, tx: Transaction, offer: Offer, origin: Origin, *, slots: int, load: _Load) -> _Taken:
+    def _take(self, tx: Transaction, offer: Offer, origin: Origin, *, slots: int, load: Load) -> _Taken:
         known = tx.command(offer.command_id) or tx.tombstone(offer.command_id)
         asked = offer.candidate
         if known is not None:
@@ -275,7 +264,7 @@ class Intake:
         return expires_at
 
     def _facts(
-        self, tx: Transaction, offer: Offer, known: CommandRecord | Tombstone | None, load: _Load
+        self, tx: Transaction, offer: Offer, known: CommandRecord | Tombstone | None, load: Load
     ) -> AdmissionFacts:
         data = offer.candidate.data
         fence = tx.fence
@@ -315,7 +304,7 @@ class Intake:
         )
 
     def _plain_facts(
-        self, tx: Transaction, known: CommandRecord | Tombstone | None, load: _Load
+        self, tx: Transaction, known: CommandRecord | Tombstone | None, load: Load
     ) -> AdmissionFacts:
         return AdmissionFacts(
             journal_id=tx.journal_id,

@@ -1,11 +1,12 @@
 """The order of the steps of a call: what is in the journal before, and after, anything leaves."""
 
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
 
-from driver.core.answers import Repeat, Reply, Silent
+from driver.core.answers import Answer, Repeat, Reply, Silent
 from driver.core.attempts import Answered, NotSent, NotSentReason, PeerError, Phase, Silence
 from driver.core.contracts import Contract
 from store.lifecycle import Effect, State
@@ -152,6 +153,27 @@ async def test_a_full_queue_refuses_new_calls_and_remembers_nothing(tmp_path: Pa
         await rig.settled("cmd-1")
         assert await rig.intake.deliver([call("cmd-2", arguments={"n": 2})]) == [Silent()]
         await rig.settled("cmd-2")
+
+
+@pytest.mark.parametrize("approval", ["none", "required"])
+async def test_calls_that_come_at_once_fill_the_queue_no_further_than_to_its_bound(
+    tmp_path: Path, approval: Literal["none", "required"]
+) -> None:
+    """They share a commit: none stands in a queue when the next one is looked at, and each counts."""
+    provider = ScriptedProvider(held_at=Phase.WRITTEN)
+    contract = Contract(declared=True, approval=approval)
+    bounds = limits(inflight_max=1, queue_max=100 if approval == "required" else 2, approvals_max=3)
+    answers: list[Answer] = []
+    async with engine(tmp_path, provider, contract=contract, bounds=bounds) as rig:
+
+        async def deliver(n: int) -> None:
+            answers.extend(await rig.intake.deliver([call(f"cmd-{n}", arguments={"n": n})]))
+
+        async with anyio.create_task_group() as tasks:
+            for n in range(12):
+                tasks.start_soon(deliver, n)
+        assert sum(isinstance(answer, Silent) for answer in answers) == 3
+        assert (await rig.kinds()).count("command.accepted") == 3
 
 
 async def test_a_redelivery_executes_nothing_and_repeats_the_same_bytes(tmp_path: Path) -> None:
