@@ -115,7 +115,7 @@ def refused_alike(tool: str, twin: OperationRecord, contract: Contract, *, undel
 def _became(twin: OperationRecord) -> str:
     """Return what is known of a call, who made it and what became of it being said around it."""
     match twin.state.value, twin.effect:
-        case (("unknown" | "failed"), _) if twin.best_effort:
+        case (("unknown" | "failed"), (Effect.NONE | Effect.OCCURRED)) if twin.best_effort:
             return "may have happened, of which there is a guess, and no proof"
         case "unknown", Effect.OCCURRED:
             return "has happened, as was found out later"
@@ -123,6 +123,8 @@ def _became(twin: OperationRecord) -> str:
             return "was answered with an error, and has happened all the same, as was found out later"
         case "failed", Effect.UNKNOWN if twin.guards:
             return "was answered with an error, and may have happened all the same"
+        case "unknown", Effect.UNKNOWN if twin.best_effort:
+            return "may have happened, which could not be found out so far"
         case "unknown", Effect.UNKNOWN if twin.settled:
             return "may have happened, which nobody could find out"
         case state, _:

@@ -184,7 +184,7 @@ async def test_what_is_named_in_a_refusal_can_be_looked_at(zygote: Zygote) -> No
 
 
 JUDGES: Final = {
-    "supervisor": "of which there is a guess, and no proof",
+    "supervisor": "which could not be found out so far",
     "operator": "which nobody could find out",
     "nobody": "and nobody knows yet",
 }

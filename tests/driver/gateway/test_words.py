@@ -200,6 +200,10 @@ def twin(state: State, effect: Effect, by: Source | None, *, guards: bool) -> Op
     [
         (twin(State.UNKNOWN, Effect.UNKNOWN, None, guards=True), "may have happened, and nobody knows yet"),
         (twin(State.UNKNOWN, Effect.NONE, Source.SUPERVISOR, guards=True), "a guess, and no proof"),
+        (
+            twin(State.UNKNOWN, Effect.UNKNOWN, Source.SUPERVISOR, guards=True),
+            "could not be found out so far",
+        ),
         (twin(State.UNKNOWN, Effect.UNKNOWN, Source.OPERATOR, guards=True), "which nobody could find out"),
         (twin(State.UNKNOWN, Effect.OCCURRED, Source.PROBE, guards=False), "has happened, as was found out"),
         (twin(State.FAILED, Effect.UNKNOWN, None, guards=True), "error, and may have happened all the same"),
