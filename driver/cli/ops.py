@@ -57,7 +57,12 @@ class NoOperation(click.ClickException):
 @click.command()
 @click.option("--unsettled", is_flag=True, help="Those that may have happened, and nobody knows.")
 @click.option("--run", "run", metavar="RUN", shell_complete=completion.runs, help="Those of one run.")
-@click.option("--state", type=click.Choice([state.value for state in State]), help="Those in this state.")
+@click.option(
+    "--state",
+    type=click.Choice([state.value for state in State]),
+    metavar="STATE",
+    help=f"Those in this state: {', '.join(State)}.",
+)
 @click.option(
     "--effect", type=click.Choice([effect.value for effect in Effect]), help="Those with this effect."
 )

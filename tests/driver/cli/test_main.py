@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from driver.cli.main import COMMANDS, main
 from driver.cli.packages import ForeignPackage, check_packages
 from driver.config.load import load
+from tests.cli_reference import commands
 
 EFFECTD = Path(sys.executable).with_name("effectd")
 
@@ -199,3 +200,10 @@ def test_a_closed_standard_output_is_no_bug_of_ours(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith("Error: [Errno 9] Bad file descriptor")
+
+
+def test_no_help_is_wider_than_a_terminal() -> None:
+    """Of 80 columns: whoever is woken has no other."""
+    for path, _ in commands(main, "effectd"):
+        shown = CliRunner().invoke(main, [*path.split()[1:], "--help"], terminal_width=80).stdout
+        assert [line for line in shown.splitlines() if len(line) > 80] == [], path
