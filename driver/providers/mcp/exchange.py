@@ -114,6 +114,8 @@ class Wire(Protocol):
     """The side that the SDK's session speaks to: handshake, and answers to the peer's own requests."""
     ended: anyio.Event
     """Set as soon as nothing can come over it any more; every exchange has its reply by then."""
+    why: Silence | None
+    """What ended it; None before that, and where only `stop` ends it."""
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Open the wire, serve it until it ends or `stop` is called, and close it, all in this task.

@@ -129,6 +129,7 @@ class HttpWire:
         self._stopping = anyio.Event()
         self.sdk = SdkSide(self._send)
         self.ended = anyio.Event()
+        self.why: Silence | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """See `Wire.run`. Raises `AddressUnusable` before it has started."""

@@ -227,8 +227,8 @@ class Life:
 
     def _connect_failed(self, detail: str) -> ConnectFailed:
         died = self._wire.ended.is_set()
-        how = "ended during the handshake" if died else f"cannot be connected to: {detail}"
-        message = f"the server of provider {self._settings.name} {how}"
+        why = detail if self._wire.why is None else self._wire.why.message
+        message = f"the server of provider {self._settings.name} cannot be connected to: {why}"
         return ConnectFailed(NotSent(reason="connect_failed", message=message), died=died)
 
     # ------------------------------------------------------------------ doubt

@@ -86,7 +86,7 @@ class StdioWire:
         self._queued = anyio.Event()
         self._stopping = anyio.Event()
         self._garbage = 0
-        self._why: Silence | None = None
+        self.why: Silence | None = None
         self.sdk = SdkSide(self._send)
         self.ended = anyio.Event()
 
@@ -110,7 +110,7 @@ class StdioWire:
         finally:
             self._end(Silence(cause="connection_lost", message="the connection was closed"))
             self.sdk.close()
-            await child.close(politely=self._why is None or self._why.cause != "protocol_error")
+            await child.close(politely=self.why is None or self.why.cause != "protocol_error")
 
     def submit(self, exchange: Exchange) -> None:
         """See `Wire.submit`."""
@@ -241,9 +241,9 @@ class StdioWire:
 
     def _end(self, why: Silence) -> None:
         """Nothing comes any more: every exchange gets its reply, and what never left is said to."""
-        if self._why is not None:
+        if self.why is not None:
             return
-        self._why = why
+        self.why = why
         self.ended.set()
         unsent = NotSent(reason="connect_failed", message=f"nothing had been sent when: {why.message}")
         waiting = {id(item.exchange) for item in self._queue if not item.begun}

@@ -190,14 +190,26 @@ async def test_what_cannot_be_started_is_not_sent(tmp_path: Path, what: str) -> 
     assert "provider stage" in report.message
 
 
-@pytest.mark.parametrize("argv", [["true"], ["sh", "-c", "echo hello; exit 3"], ["cat"]])
-async def test_a_program_that_is_no_server_is_a_failed_connect(tmp_path: Path, argv: list[str]) -> None:
-    """It started, and the handshake failed: nothing of the call left."""
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["true"], ""),
+        (["sh", "-c", "echo hello; exit 3"], ""),
+        (["sh", "-c", "read request; exit 3"], "the server ended with exit status 3 before it answered"),
+        (["sh", "-c", "read request; yes"], "the server sent no JSON"),
+        (["cat"], ""),
+    ],
+)
+async def test_a_program_that_is_no_server_is_a_failed_connect(
+    tmp_path: Path, argv: list[str], why: str
+) -> None:
+    """It started, and the handshake failed: nothing of the call left, and what it did instead is said."""
     async with staged(program(tmp_path, argv), tmp_path / "ledger") as stage:
         assert stage.provider is not None
         report = await stage.provider.prepare(stage.call("any"))
     assert isinstance(report, NotSent)
     assert report.reason == "connect_failed"
+    assert report.message.endswith(why)
 
 
 async def test_starts_that_keep_failing_are_refused_until_the_next_is_due(
