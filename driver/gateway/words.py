@@ -98,7 +98,7 @@ def refused_alike(tool: str, twin: OperationRecord, contract: Contract, *, undel
     )
     if undelivered:
         why = (
-            "which was not known yet when it was answered"
+            "that was not known yet when it was answered"
             if _was_doubted(twin)
             else "its answer was never delivered"
         )

@@ -87,7 +87,7 @@ async def again(made: Calls, doubtful: Given, provider: ScriptedProvider) -> Non
     assert state(told) == ("refused", "answer_undelivered")
     assert operation_of(told) == operation_of(doubtful)
     text = str(told.result["content"])
-    assert "which was not known yet when it was answered" in text
+    assert "that was not known yet when it was answered" in text
     assert len(provider.executed) == 1
     assert state(await make(made, "four")) == ("succeeded", None)
     assert len(provider.executed) == 2
