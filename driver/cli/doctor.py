@@ -169,8 +169,7 @@ def _of_status(found: Status, max_age: float | None) -> Iterator[Symptom]:
         times = _times(found.incidents.duplicated)
         yield _note("duplicated", f"{times} a probe found an effect more than once", "effectd status")
     if found.link.url is not None and not found.link.connected:
-        why = "" if found.link.last_error is None else f": {found.link.last_error}"
-        text = f"the plane at {found.link.url} is not connected{why}"
+        text = f"the plane is not connected: {words.trouble(found.link.url, found.link.last_error)}"
         yield _note("not_connected", text, "look at its log")
     yield from _dead_letters(found.dead_letters)
     if found.fault_injection:

@@ -286,8 +286,7 @@ def _link(found: Status, now: datetime) -> Part:
     since = "" if link.since is None else f" since {words.since(link.since, now)}"
     if link.connected:
         return f"connected{since}: {link.url}"
-    why = "" if link.last_error is None else f": {link.last_error}"
-    return (f"NOT CONNECTED{since}: {link.url}{why}", "bold yellow")
+    return (f"NOT CONNECTED{since}: {words.trouble(link.url, link.last_error)}", "bold yellow")
 
 
 def _gateway(gateway: Gateway) -> str:

@@ -151,6 +151,13 @@ def moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def trouble(url: str, error: str | None) -> str:
+    """Return the plane's address and why there is no link to it, which often names the address itself."""
+    if error is None:
+        return url
+    return error if error.startswith(url) else f"{url}: {error}"
+
+
 def since(at: datetime, now: datetime) -> str:
     """Return a time and how long ago that is."""
     return f"{moment(at)} ({duration((now - at).total_seconds())} ago)"

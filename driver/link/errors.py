@@ -16,7 +16,7 @@ from typing import Final
 _NOT_AUTHORISED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _ADVICE: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "the plane does not know the token: put the right one into the token file",
-    HTTPStatus.FORBIDDEN: "the plane does not admit the token: check what it is allowed to do",
+    HTTPStatus.FORBIDDEN: "the plane does not admit the token: is it the right one, and allowed in?",
     HTTPStatus.TOO_MANY_REQUESTS: "the plane asks for fewer connections",
     HTTPStatus.NOT_FOUND: "nothing is served under that path: check control.url",
 }

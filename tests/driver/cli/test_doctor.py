@@ -108,7 +108,7 @@ async def test_what_is_only_worth_knowing(tmp_path: Path) -> None:
         await desk.world.journal.transact(lambda tx: tx.park(1, "invalid", ""))
         code, words, answer = await asked(desk.config)
     assert code == 0
-    assert "the plane at wss://plane is not connected: refused: HTTP 403" in json.dumps(answer)
+    assert "the plane is not connected: wss://plane: refused: HTTP 403" in json.dumps(answer)
     assert words == [
         "draining",
         "diverged",

@@ -492,6 +492,9 @@ def test_a_link_that_is_down_is_loud() -> None:
     assert "NOT CONNECTED since 2026-11-29 14:43:20Z (0 s ago): wss://plane.example: closed with 1008" in text
     assert "\x1b" not in text
     assert "14, of which 2 not acknowledged" in text
+    named = link.model_copy(update={"last_error": "wss://plane.example answered HTTP 403"})
+    text = shown(status_lines(STATUS.model_copy(update={"link": named}), NOW))
+    assert "(0 s ago): wss://plane.example answered HTTP 403\n" in text
 
 
 def test_a_fence_and_a_fault_drill_are_loud() -> None:
