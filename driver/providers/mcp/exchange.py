@@ -3,8 +3,6 @@
 Part of `driver.providers.mcp`; imports its `jsonrpc` and `driver.core.attempts`.
 """
 
-import asyncio
-import math
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeAlias
 
@@ -46,45 +44,30 @@ class Exchange:
         """The last word: nothing can come after it."""
         self.disturbance: Silence | None = None
         """Why there is no point in waiting on, while an answer may still come."""
-        self._waiter: asyncio.Future[None] | None = None
+        self._news = anyio.Event()
 
-    async def wait(self, deadline: float = math.inf) -> None:
-        """Wait for a reply or a disturbance, until `deadline` (of the event loop's clock) at most.
-
-        For one task at a time. Each call waits here, and a timer is a fraction of a cancel scope.
-        """
-        if self.reply is not None or self.disturbance is not None:
-            return
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        timer = None if math.isinf(deadline) else loop.call_at(deadline, self._wake)
-        try:
-            await self._waiter
-        finally:
-            if timer is not None:
-                timer.cancel()
+    async def wait(self) -> None:
+        """Wait for a reply or a disturbance."""
+        await self._news.wait()
 
     def resolve(self, reply: Reply) -> None:
         """End the exchange; the first reply counts."""
         if self.reply is None:
             self.reply = reply
-            self._wake()
+            self._news.set()
 
     def disturb(self, why: Silence) -> None:
         """Let whoever waits go on without a reply."""
         if self.reply is None and self.disturbance is None:
             self.disturbance = why
-            self._wake()
+            self._news.set()
 
     def listen_on(self) -> None:
         """Nobody asks about phases any more, and `wait` waits for the reply alone."""
         self.on_phase = _ignore
         if self.reply is None:
             self.disturbance = None
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._news = anyio.Event()
 
 
 class WireWatcher(Protocol):

@@ -316,7 +316,8 @@ class Life:
     async def _send(self, call: ToolCall, exchange: Exchange, progress: Progress, deadline: float) -> Report:
         try:
             self._wire.submit(exchange)
-            await exchange.wait(deadline)
+            with anyio.CancelScope(deadline=deadline):
+                await exchange.wait()
             return self._conclude(call, exchange, progress)
         except anyio.get_cancelled_exc_class():
             self._let_go(call, exchange, cancelled=True)

@@ -38,8 +38,6 @@ _SCHEMA: Final = 3
 
 _PLAIN: Final = frozenset({"type", "title", "description", "default", "examples"})
 """Keywords of which only the first decides anything."""
-_PLAIN_OF_OBJECTS: Final = _PLAIN | {"$schema", "properties", "required", "additionalProperties"}
-"""Those that most tools use of objects."""
 
 _QUOTES_NO_VALUE: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
 """Keywords whose messages name properties, and never quote what stands in them."""
@@ -69,8 +67,6 @@ class Schema:
             return None
         self._steps = 0
         try:
-            if _plainly_fits(validator, self._definition, value):
-                return None
             error = next(iter(validator.iter_errors(value)), None)
         except Exception as trouble:  # noqa: BLE001 - whatever a foreign schema trips over is the schema's fault
             self._unusable(type(trouble).__name__)
@@ -125,7 +121,7 @@ def _harmless(checks: Mapping[str, Keyword]) -> dict[str, Keyword]:
         return None if too_long else checks["uniqueItems"](*of)
 
     def properties(
-        validator: Validator, wanted: dict[str, JsonValue], instance: object, schema: object
+        validator: Validator, wanted: dict[str, object], instance: object, schema: object
     ) -> Iterable[ValidationError] | None:
         if not isinstance(instance, dict):
             return None
@@ -147,35 +143,16 @@ def _harmless(checks: Mapping[str, Keyword]) -> dict[str, Keyword]:
     return {**checks, **{name: check for name, check in changed.items() if name in checks}}
 
 
-def _plainly_fits(validator: Validator, schema: JsonValue, value: JsonValue) -> bool:
-    """Whether a schema asks for types and names of properties alone, as most do, and the value has them.
+def _plainly_fits(validator: Validator, schema: object, value: JsonValue) -> bool:
+    """Whether a schema asks for one type and nothing else, as most do, and the value is of that type.
 
-    Where it is so the library need not make validators of its parts, which is most of its work. False says
-    nothing: the library decides.
+    Where it is so the library need not make a validator of that part, which is most of its work.
     """
-    if not isinstance(schema, dict) or not _is_plainly(validator, schema.get("type"), value):
+    if not isinstance(schema, dict):
         return False
-    if not isinstance(value, dict) or _PLAIN.issuperset(schema):
-        return _PLAIN.issuperset(schema)
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    if (
-        not _PLAIN_OF_OBJECTS.issuperset(schema)
-        or not isinstance(properties, dict)
-        or not isinstance(required, list)
-        or not all(name in value for name in required)
-        or (schema.get("additionalProperties", True) is not True and not properties.keys() >= value.keys())
-    ):
-        return False
-    return all(
-        _plainly_fits(validator, part, value[name]) for name, part in properties.items() if name in value
-    )
-
-
-def _is_plainly(validator: Validator, kinds: JsonValue, value: JsonValue) -> bool:
-    """Whether a value is of the type that a schema names, or of one of those."""
-    if isinstance(kinds, list):
-        return any(_is_plainly(validator, kind, value) for kind in kinds)
-    return isinstance(kinds, str) and validator.is_type(value, kinds)
+    wanted = cast("dict[str, object]", schema)
+    kind = wanted.get("type")
+    return isinstance(kind, str) and _PLAIN.issuperset(wanted) and validator.is_type(value, kind)
 
 
 def _of_one_dialect(value: JsonValue) -> JsonValue:
