@@ -44,7 +44,7 @@ from driver.engine.commands import Done, Effects, Given, Receipt
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.endings import draft
 from driver.engine.errands import Errand, Postponed
-from driver.engine.history import arguments_of
+from driver.engine.history import arguments_of, is_of_earlier_history
 from driver.engine.lookalikes import Lookalikes
 from driver.engine.news import until
 from driver.engine.proof import asked_for, compensation_of, evident
@@ -95,7 +95,7 @@ class Compensator:
         if not isinstance(found, _Plan):
             return found
         place = self._accept(tx, forward, found)
-        if not found.contract.write or not _is_of_earlier_history(tx, forward):
+        if not found.contract.write or not is_of_earlier_history(tx, forward):
             return place
         lost = OperationUnknown(reason="rolled_back", phase=None, attempts=0, message=ROLLED_BACK)
         tx.append(draft(place.operation_id, lost))
@@ -174,11 +174,6 @@ class Compensator:
             traceparent=None,
             unapproved=contract.approval == "required",
         )
-
-
-def _is_of_earlier_history(view: View, forward: OperationRecord) -> bool:
-    """Whether the operation is older than the history that the journal has now."""
-    return bool(view.base) and view.operation_events(forward.operation_id)[0] <= view.base
 
 
 def _compensation_of(view: View, forward: OperationId) -> OperationRecord:

@@ -59,6 +59,11 @@ def rests(view: View, record: OperationRecord) -> bool:
     return record.state is State.STARTED and not runs(view, record)
 
 
+def is_of_earlier_history(view: View, record: OperationRecord) -> bool:
+    """Whether the operation is older than the present history: another life may have gone on with it."""
+    return bool(view.base) and view.operation_events(record.operation_id)[0] <= view.base
+
+
 def has_begun(record: OperationRecord, command: CommandRecord) -> bool:
     """Whether the attempt that a command asked for has begun: it is never begun twice."""
     assert command.accepted_seq is not None, "what asks for an attempt was accepted"

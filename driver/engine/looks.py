@@ -13,6 +13,7 @@ from driver.core.contracts import Contract
 from driver.core.landing import landed_by
 from driver.core.probes import Finding, adds, due, is_wanted
 from driver.engine.endings import draft
+from driver.engine.history import is_of_earlier_history
 from store.events import OperationProbed, OperationReconciled
 from store.lifecycle import RANK, Evidence, Source
 from store.records import OperationId, OperationRecord, StoredEvent, moment
@@ -83,12 +84,13 @@ def next_look(view: View, record: OperationRecord, contract: Contract) -> dateti
         return None
     if len(view.operation_events(record.operation_id)) >= OPERATION_EVENTS_MAX:
         return None  # the newest looks are out of sight: somebody has asked for very many
+    elsewhere = is_of_earlier_history(view, record)
     looks = [moment(event.at) for event in _looks(view, record.operation_id, record.started_seq or 0)]
     return due(
         contract.probe,
         looks,
         ended=moment(record.ended_at),
-        landed=landed_by(view.attempts(record.operation_id), contract.late_result_s),
+        landed=None if elsewhere else landed_by(view.attempts(record.operation_id), contract.late_result_s),
     )
 
 

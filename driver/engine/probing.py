@@ -25,12 +25,12 @@ import anyio
 import structlog
 
 from driver.core.attempts import NotSent, Phase, Report, ToolCall
-from driver.core.contracts import Probe, ToolName
+from driver.core.contracts import Contract, Probe, ToolName
 from driver.core.probes import Finding, Unclear, count, look_id, question, scope, verdict
 from driver.core.redaction import Redaction, redaction
 from driver.core.reports import Redactor
 from driver.engine.errands import Postponed
-from driver.engine.history import arguments_of, landed_by_now
+from driver.engine.history import arguments_of, is_of_earlier_history, landed_by_now
 from driver.engine.looks import Look, record_look
 from driver.engine.reports import broken
 from driver.engine.surroundings import Surroundings
@@ -38,7 +38,7 @@ from driver.engine.withheld import redactor
 from driver.providers.protocol import Provider
 from driver.providers.readoption import Readopting
 from store.lifecycle import OPEN
-from store.records import JournalId, JsonObject, OperationId
+from store.records import JournalId, JsonObject, OperationId, OperationRecord
 from store.transaction import Transaction
 from store.view import View
 
@@ -148,10 +148,16 @@ class Prober:
             read=read,
             seen=seen,
             asked=question(probe, seen),
-            landed=landed_by_now(view, view.attempts(operation_id), contract.late_result_s, self._machine),
+            landed=self._landed(view, record, contract),
             own=own,
             hidden=() if own is None else _of_results(own.redaction),
         )
+
+    def _landed(self, view: View, record: OperationRecord, contract: Contract) -> datetime | None:
+        """Return when the last attempt could no longer land; None where another life may have begun one."""
+        if is_of_earlier_history(view, record):
+            return None
+        return landed_by_now(view, view.attempts(record.operation_id), contract.late_result_s, self._machine)
 
     # ------------------------------------------------------------ the call
 

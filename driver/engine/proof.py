@@ -4,7 +4,7 @@ Part of `driver.engine`; imports `driver.core` and `store`. Works on a view, wit
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from driver.core.contracts import Contract
@@ -12,11 +12,27 @@ from driver.core.identity import compensation_id
 from driver.core.landing import ELSEWHERE
 from driver.core.retry import Case
 from driver.core.revival import Facts, proof
-from driver.engine.history import clocks, first_attempt, has_begun, landed_by_now, learned, runs
+from driver.engine.history import (
+    clocks,
+    first_attempt,
+    has_begun,
+    is_of_earlier_history,
+    landed_by_now,
+    learned,
+    runs,
+)
 from driver.engine.machine import Machine
 from driver.engine.terms import Terms
 from store.lifecycle import Effect, Judgement, Source, State
-from store.records import AttemptRecord, CommandId, CommandRecord, OperationId, OperationRecord, moment
+from store.records import (
+    AttemptRecord,
+    CommandId,
+    CommandRecord,
+    OperationId,
+    OperationRecord,
+    Timestamp,
+    moment,
+)
 from store.view import View
 from store.wanted import operation_named
 
@@ -135,18 +151,21 @@ def _lands_until(
     """An attempt that was answered has landed, or never will; nor will one whose transport is closed."""
     contract = terms.lookup(record.tool)
     if not attempts:
-        return _elsewhere_until(record, contract) if record.reason in ELSEWHERE else None
+        return _elsewhere_until(record.ended_at, contract) if record.reason in ELSEWHERE else None
     answered = {
         item.attempt
         for item in view.evidence(record.operation_id)
         if item.source in (Source.PROVIDER, Source.SHIM)
     }
     ends: list[datetime] = []
+    if record.state is not State.SUCCEEDED and is_of_earlier_history(view, record):
+        # another attempt of it may have been asked for in the life that went on
+        ends.append(_elsewhere_until(view.histories()[-1].ended_at, contract))
     for item in attempts:
         if item.outcome != "unknown" or item.attempt in answered:
             continue
         if item.reason in ELSEWHERE:
-            ends.append(_elsewhere_until(replace(record, ended_at=item.ended_at), contract))
+            ends.append(_elsewhere_until(item.ended_at, contract))
         elif not terms.is_closed(record.tool, record.operation_id, item.attempt):
             end = landed_by_now(view, [item], contract.late_result_s, machine)
             assert end is not None, "an attempt with an outcome has ended, in this life"
@@ -154,7 +173,7 @@ def _lands_until(
     return max(ends, default=None)
 
 
-def _elsewhere_until(record: OperationRecord, contract: Contract) -> datetime:
+def _elsewhere_until(given_up_at: Timestamp | None, contract: Contract) -> datetime:
     """Another life may have begun it until it was superseded: it has a whole budget, and the late window."""
-    assert record.ended_at is not None, "it was given up here"
-    return moment(record.ended_at) + timedelta(seconds=contract.budget_s + contract.late_result_s)
+    assert given_up_at is not None, "it was given up here"
+    return moment(given_up_at) + timedelta(seconds=contract.budget_s + contract.late_result_s)

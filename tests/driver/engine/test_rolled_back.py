@@ -24,6 +24,7 @@ from tests.driver.engine.test_compensating import (
     compensation,
     undone,
 )
+from tests.driver.engine.test_probing import LOST, READ, data_of, found, with_probe
 
 pytestmark = pytest.mark.anyio
 
@@ -236,3 +237,38 @@ async def test_a_read_that_takes_back_is_called_after_a_rollback(tmp_path: Path)
         await compensate(rig)
         assert (await receipt(rig, "undo-1"))[1]["state"] == "succeeded"
     assert len(undone(provider)) == 1
+
+
+async def test_what_another_life_may_still_execute_is_not_absent(tmp_path: Path) -> None:
+    """It was lost before the rollback, too; the life that went on may have begun another attempt since."""
+    provider = ScriptedProvider(answers=[LOST, LOST], answer=found())
+    contract = with_probe(attempts=2)
+    async with engine(tmp_path, provider, contract=contract, others=READ) as rig:
+        await rig.intake.deliver([call()])
+        await rig.reaches("operation.probed")
+        await roll_back(rig)
+        await rig.reaches("operation.probed", 2)
+        operation = await rig.operation()
+        verdicts = [data["verdict"] for data in await data_of(rig, "operation.probed")]
+    assert verdicts == ["undetermined", "undetermined"]
+    assert (operation.effect, operation.reason) == (Effect.UNKNOWN, "rolled_back")
+
+
+@pytest.mark.parametrize("settled", [False, True])
+async def test_nothing_is_tried_again_while_another_life_may_have_an_attempt(
+    tmp_path: Path, *, settled: bool
+) -> None:
+    """Somebody has looked too early: what that life has begun has its whole budget, and the late window."""
+    clock, provider = Clock(), ScriptedProvider(answers=[LOST])
+    async with engine(tmp_path, provider, contract=Contract(declared=True), clock=clock) as rig:
+        await rig.intake.deliver([call()])
+        await rig.settled()
+        if settled:
+            await say(rig, Effect.NONE)
+        await roll_back(rig)
+        await say(rig, Effect.NONE)
+        assert await refused(rig) == "may_still_land"
+        clock.pass_by(121)
+        await ask_again(rig, "retry-2")
+        assert (await receipt(rig, "retry-2"))[1]["outcome"] == "succeeded"
+    assert len(provider.executed) == 2
