@@ -164,6 +164,8 @@ def _words(value: JsonValue) -> tuple[str, ...]:
 
 def _word(part: str, value: JsonValue) -> str:
     """A value that is no string is not made one here: whoever wants that writes `to_string(...)`."""
+    if value is None:
+        raise Refused("invalid_arguments", f"{part} is null, as where an argument of the call is missing")
     if not isinstance(value, str) or "\0" in value:
         raise Refused("invalid_arguments", f"{part} must be a string without zero bytes")
     return value

@@ -167,6 +167,7 @@ async def test_words_are_filled_in_one_by_one(tmp_path: Path) -> None:
         call = stage.call({"text": "a b; $(id) `id` 'x' \"y\" *"}, tool="echo")
         refused = await stage.dispatch(call)
         assert isinstance(refused, NotSent)  # nothing is called `literal`: null is no word
+        assert "is null, as where an argument of the call is missing" in refused.message
     words = Program.declared(["printf", "%s|", "=arguments.text", "=key", "=operation_id", "x=y"])
     async with staged(settings(tmp_path, {"echo": words})) as stage:
         call = stage.call({"text": "a b; $(id) `id` 'x' \"y\" *"}, tool="echo")
