@@ -59,6 +59,7 @@ from driver.core.signals import (
 from driver.link.courier import Courier
 from driver.link.desk import Desk
 from driver.link.dial import CLOSE_SHARE
+from driver.link.errors import how_it_closed
 from driver.link.outbox import Outbox
 from driver.link.socket import Socket
 from driver.link.watermark import Watermark
@@ -213,7 +214,7 @@ class Conversation:
         code = ABNORMAL if closed.rcvd is None else closed.rcvd.code
         said = "" if closed.rcvd is None else closed.rcvd.reason
         self._signal(Closed(code, said))
-        return Parting(code, self._why or " ".join(str(closed).split()), self._greeted.is_set())
+        return Parting(code, self._why or how_it_closed(closed), self._greeted.is_set())
 
     async def _write(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Why a connection to the plane did not come about, in words for the log and for `status`.
+"""Why a connection to the plane did not come about, or ended, in words for the log and for `status`.
 
     LinkError
      ├── TokenUnusable      the token file cannot be read, or does not hold one token
@@ -13,6 +13,16 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+from websockets.exceptions import ConnectionClosed
+
+from driver.core.frames import (
+    CLOSE_GOING_AWAY,
+    CLOSE_NOT_AUTHORISED,
+    CLOSE_PROTOCOL_ERROR,
+    CLOSE_RESTARTING,
+    CLOSE_SUPERSEDED,
+)
+
 _NOT_AUTHORISED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _ADVICE: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "the plane does not know the token: put the right one into the token file",
@@ -20,6 +30,14 @@ _ADVICE: Final[dict[int, str]] = {
     HTTPStatus.TOO_MANY_REQUESTS: "the plane asks for fewer connections",
     HTTPStatus.NOT_FOUND: "nothing is served under that path: check control.url",
 }
+_MEANINGS: Final[dict[int, str]] = {
+    CLOSE_GOING_AWAY: "it goes away",
+    CLOSE_RESTARTING: "it restarts",
+    CLOSE_SUPERSEDED: "another life of this driver has taken over",
+    CLOSE_PROTOCOL_ERROR: "it takes what it got for an error of the protocol; its log says what",
+    CLOSE_NOT_AUTHORISED: "it does not admit the token any more: put the right one into the token file",
+}
+"""What the protocol says of the codes with which a plane closes."""
 
 
 class LinkError(Exception):
@@ -73,3 +91,19 @@ class PlaneRefused(LinkError):
         if HTTPStatus.MULTIPLE_CHOICES <= self.status < HTTPStatus.BAD_REQUEST:
             return "redirects are not followed, for they would carry the token: correct control.url"
         return _ADVICE.get(self.status, "look into the plane's log")
+
+
+def how_it_closed(closed: ConnectionClosed) -> str:
+    """Say in one line who closed a connection that was open, with which code, and why."""
+    if closed.rcvd is not None and closed.rcvd_then_sent is not False:
+        meaning = _MEANINGS.get(closed.rcvd.code)
+        told = f"the plane closed the connection with {closed.rcvd.code}"
+        return _one_line(told if meaning is None else f"{told}, {meaning}", closed.rcvd.reason)
+    if closed.sent is not None:
+        return _one_line(f"the connection was closed from here with {closed.sent.code}", closed.sent.reason)
+    return "the connection broke: nobody closed it"
+
+
+def _one_line(what: str, reason: str) -> str:
+    said = " ".join(reason.split())
+    return f"{what}: {said}" if said else what
