@@ -74,6 +74,19 @@ class Outline:
         """The hash chain as of `last_seq`."""
         return self.ledger.head.chain
 
+    def chain_at(self, seq: int) -> Chain | None:
+        """Return the hash chain as of `seq` (`base`: before the first event); None where that was pruned.
+
+        Of events that were pruned together, it is kept as of the last one.
+        """
+        if seq == self.base:
+            return Chain(self.journal_id)
+        row = self.ledger.execute("chain_at", (seq,)).fetchone()
+        if row is not None:
+            return Chain(row[0])
+        gap = self.ledger.execute("gap_before", (seq,)).fetchone()
+        return None if gap is None else Chain(gap[2])
+
     @property
     def acked_seq(self) -> int:
         """The watermark: up to here the plane has made everything durable."""

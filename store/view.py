@@ -20,7 +20,6 @@ from store.paths import as_paths
 from store.plans import plan
 from store.records import (
     AttemptRecord,
-    Chain,
     CommandId,
     CommandRecord,
     DeadLetter,
@@ -379,18 +378,6 @@ class View(Outline):
         """Return the newest event."""
         return self.event(self.last_seq)
 
-    def chain_at(self, seq: int) -> Chain | None:
-        """Return the hash chain as of `seq` (`base`: before the first event); None where that was pruned.
-
-        Of events that were pruned together, it is kept as of the last one.
-        """
-        if seq == self.base:
-            return Chain(self.journal_id)
-        row = self.ledger.execute("chain_at", (seq,)).fetchone()
-        if row is None:
-            return self._chain_of_gap(seq)
-        return Chain(row[0])
-
     def is_parked(self, seq: int) -> bool:
         """Whether the event is a dead letter, and so left out of the stream."""
         return self.ledger.execute("is_parked", (seq,)).fetchone() is not None
@@ -413,10 +400,6 @@ class View(Outline):
         )
 
     # ------------------------------------------------------------ parts
-
-    def _chain_of_gap(self, seq: int) -> Chain | None:
-        row = self.ledger.execute("gap_before", (seq,)).fetchone()
-        return None if row is None else Chain(row[2])
 
     def _payload(self, seq: int) -> bytes | None:
         return pieces.payload(self.ledger, seq)

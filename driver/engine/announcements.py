@@ -9,7 +9,7 @@ from typing import Final
 from store.declared import EventData
 from store.events import Draft, DriverStopping
 from store.transaction import Transaction
-from store.wire import data_of
+from store.wire import as_json, frame_of
 
 TAIL: Final = 8
 """How many of the newest events are looked at: a crash loop leaves at most one of each kind there."""
@@ -22,6 +22,6 @@ def announce(tx: Transaction, data: EventData) -> None:
     for event in reversed(tx.events(max(tx.last_seq - TAIL, tx.base), TAIL, TAIL_BYTES_MAX)):
         if not event.kind.startswith("driver.") or event.kind == DriverStopping.KIND or event.body is None:
             break
-        if event.kind == data.KIND and data_of(event) == data:
+        if event.kind == data.KIND and frame_of(event.body)["data"] == as_json(data):
             return
     tx.append(Draft(data=data))

@@ -35,7 +35,7 @@ from driver.engine.commands import NO_EFFECTS, Commands, Effects, Given
 from driver.engine.dispatcher import Dispatcher
 from driver.engine.erasing import leaves_nothing
 from driver.engine.errands import Errand, Errands
-from driver.engine.load import NOTHING, Coming, Load, load_of
+from driver.engine.load import Coming, Load, load_of
 from driver.engine.lookalikes import Lookalikes
 from driver.engine.offers import Offer, Offers
 from driver.engine.queue import Waiting
@@ -117,7 +117,7 @@ class Intake:
         slots = self._take_slots(sum(offer.ready for offer in offers))
         started = 0
         try:
-            taken = await seen_through(
+            taken, added = await seen_through(
                 self._journal.transact(lambda tx: self._take_all(tx, offers, origin, slots))
             )
             self._boundary("intake.committed")
@@ -127,7 +127,7 @@ class Intake:
             self._dispatcher.slots.give(slots - started)
         if self._dispatcher.runs:
             self._follow_all(taken)
-        self._coming.hand_on(sum((load_of(item.wait, item.errand) for item in taken), NOTHING))
+        self._coming.hand_on(added)
         return [item.answer for item in taken]
 
     def _tell_of_room(self, taken: Sequence[_Taken]) -> None:
@@ -146,23 +146,27 @@ class Intake:
 
     # ------------------------------------------------------------ in the transaction
 
-    def _take_all(self, tx: Transaction, offers: Sequence[Offer], origin: Origin, slots: int) -> list[_Taken]:
+    def _take_all(
+        self, tx: Transaction, offers: Sequence[Offer], origin: Origin, slots: int
+    ) -> tuple[list[_Taken], Load]:
+        """Return what became of each, and what waits because of them."""
         taken: list[_Taken] = []
         # in this order: what is handed on meanwhile counts twice rather than not at all
-        added, load = NOTHING, self._coming.load
-        load += Load(
+        before = self._coming.load
+        before += Load(
             depth=self._dispatcher.depth,
             unapproved=self._dispatcher.unapproved,
             errands=self._errands.depth,
         )
+        load = before
         for offer in offers:
             item = self._take(tx, offer, origin, slots=slots, load=load)
             slots -= item.start is not None
-            one = load_of(item.wait, item.errand)
-            added, load = added + one, load + one
+            load += load_of(item.wait, item.errand)
             taken.append(item)
+        added = load - before
         self._coming.accept(added)
-        return taken
+        return taken, added
 
     def _take(self, tx: Transaction, offer: Offer, origin: Origin, *, slots: int, load: Load) -> _Taken:
         known = tx.command(offer.command_id) or tx.tombstone(offer.command_id)

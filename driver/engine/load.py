@@ -6,7 +6,6 @@ one is looked at.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from driver.engine.errands import Errand
 from driver.engine.queue import Waiting
@@ -37,9 +36,6 @@ class Load:
         )
 
 
-NOTHING: Final = Load()
-
-
 def load_of(place: Waiting | None, errand: Errand | None) -> Load:
     """Return what one delivery adds; None: there is none that waits."""
     return Load(
@@ -53,8 +49,8 @@ class Coming:
     """What is accepted, and not handed on yet. Each of its two sums is one thread's, and grows alone."""
 
     def __init__(self) -> None:
-        self._accepted = NOTHING
-        self._handed_on = NOTHING
+        self._accepted = Load()
+        self._handed_on = Load()
 
     @property
     def load(self) -> Load:
