@@ -4,7 +4,6 @@ Part of `supervisor`; imports `store`. Reading is all that happens here, in the 
 bounded; what may be shown of it, and how much, is decided by `supervisor.wall` elsewhere.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,6 +29,7 @@ from store.records import (
     moment,
 )
 from store.view import View
+from store.wire import frame_of
 
 OPERATIONS_MAX: Final = 64
 """Operations on one wall: a model must write a line about each, and answers have limits of their own."""
@@ -156,7 +156,7 @@ def _subject(view: View, record: OperationRecord) -> Subject:
     for seq in view.operation_events(record.operation_id)[-EVENTS_MAX:]:
         event = view.event(seq)
         if event is not None and event.body is not None and event.kind in TELLING:
-            said.append(Said(event.kind, event.at, json.loads(event.body)["data"]))
+            said.append(Said(event.kind, event.at, frame_of(event.body)["data"]))
     return Subject(
         record=record,
         data=view.command_data(record.command_id),

@@ -22,6 +22,7 @@ from store.journal import Journal
 from store.records import BootId, CommandId, JsonObject, Origin, RunId
 from store.transaction import Transaction
 from store.view import View
+from store.wire import frame_of
 
 log = structlog.get_logger(__name__)
 
@@ -173,7 +174,7 @@ def _submission(view: View, command_id: CommandId) -> Submission:
     receipt = None if command.receipt_seq is None else view.event(command.receipt_seq)
     if receipt is None or receipt.body is None:
         return Done(command_id=command_id)
-    data = json.loads(receipt.body)["data"]
+    data = frame_of(receipt.body)["data"]
     if receipt.kind == CommandCompleted.KIND:
         return Done(command_id=command_id, result=data["result"])
     return NotDone(code=data["code"], message=data["message"])

@@ -18,7 +18,6 @@ The names of attributes are those of the semantic conventions for generative AI 
 with `effectd.`. Arguments, results and messages never stand in a span: they may be secret.
 """
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +43,7 @@ from store.events import (
     OperationUnknown,
 )
 from store.records import CommandId, JsonObject, OperationId, StoredEvent
+from store.wire import frame_of
 
 log = structlog.get_logger(__name__)
 
@@ -281,5 +281,5 @@ def _error_type(event: StoredEvent, data: JsonObject) -> str:
 def _data(event: StoredEvent) -> JsonObject:
     if event.body is None or len(event.body) > BODY_BYTES_MAX:
         return {}
-    data: JsonObject = json.loads(event.body)["data"]
+    data: JsonObject = frame_of(event.body)["data"]
     return data

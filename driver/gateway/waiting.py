@@ -6,7 +6,6 @@ A call is over when the journal has its receipt, committed; nothing that a provi
 here until then, whoever still waits for it: so an equal call finds it.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -24,6 +23,7 @@ from store.records import (
     StoredEvent,
     Timestamp,
 )
+from store.wire import frame_of
 
 Watch: TypeAlias = Callable[[JsonObject], None]
 """Told what a provider says of its progress."""
@@ -184,5 +184,5 @@ def ended(wait: Wait, event: StoredEvent, body: bytes, *, replayed: bool = False
 
 def data_of(body: bytes) -> JsonObject:
     """Return the `data` of an event."""
-    data: JsonObject = json.loads(body)["data"]
+    data: JsonObject = frame_of(body)["data"]
     return data

@@ -37,6 +37,7 @@ from store.records import (
     moment,
 )
 from store.statistics import JournalStatistics
+from store.wire import frame_of
 from supervisor.prompt import PROMPT_VERSION, SYSTEM
 from supervisor.wall import Wall
 
@@ -335,8 +336,8 @@ def ndjson(events: Iterable[StoredEvent]) -> bytes:
 def _data(event: StoredEvent) -> JsonObject | None:
     if event.body is None:
         return None
-    frame: dict[str, JsonObject] = json.loads(event.body)
-    return frame["data"]
+    data: JsonObject = frame_of(event.body)["data"]
+    return data
 
 
 def _arguments(data: StoredData | None, withheld: Iterable[str]) -> JsonValue:
