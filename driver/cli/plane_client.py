@@ -1,6 +1,6 @@
 """The command line's side of the reference plane's HTTP API, and what can go wrong there.
 
-Part of `driver.cli`; imports click and httpx2.
+Part of `driver.cli`; imports click, httpx2 and `driver.core.tokens`.
 
     click.ClickException
      ├── PlaneUnreachable  3   no plane answers at the URL
@@ -9,7 +9,6 @@ Part of `driver.cli`; imports click and httpx2.
      └── NoToken           2   the operators' token cannot be read, or is none
 """
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -21,6 +20,7 @@ import httpx2
 
 from driver.cli.failures import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE
 from driver.cli.plain import plain
+from driver.core.tokens import fault_of
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 30.0
@@ -29,9 +29,6 @@ WAIT_S: Final = 30
 """How long one request waits for a receipt, before it is asked again."""
 
 _USAGE: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
-
-_TOKEN: Final = re.compile(r"[!-~]+")
-"""What can stand in a header."""
 
 Reply = dict[str, Any]
 
@@ -138,6 +135,6 @@ def _read_token(path: Path) -> str:
         text = path.read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
         raise NoToken(path, error.strerror or str(error)) from error
-    if _TOKEN.fullmatch(text) is None:
-        raise NoToken(path, "is empty" if not text else "holds something else than one word of visible ASCII")
+    if (fault := fault_of(text)) is not None:
+        raise NoToken(path, fault)
     return text

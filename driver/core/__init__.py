@@ -11,6 +11,6 @@ ours.
     an attempt        attempts, dispatch (the last look), approval, classify, reports, landing
     its operation     conclusion (over all attempts), retry and revival (rule R), compensation
     what others say   probes, verdicts, unfencing
-    HTTP              headers, targets
+    HTTP              headers, targets, tokens
     errors            groups
 """

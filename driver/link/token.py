@@ -1,10 +1,9 @@
 """The bearer token: read from its file at every connect, shown to the plane, and to nobody else.
 
-Part of `driver.link`; imports its errors only.
+Part of `driver.link`; imports its errors, and `driver.core.tokens`.
 """
 
 import os
-import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,11 @@ from typing import Final
 
 import anyio
 
+from driver.core.tokens import fault_of
 from driver.link.errors import TokenUnusable
 
 TOKEN_BYTES_MAX: Final = 16_384
 """A longer token would not fit the header lines that servers take."""
-
-_TOKEN: Final = re.compile(r"[!-~]+")
-"""What can stand in a header: visible ASCII, so that no token can forge a second header line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,6 @@ def _parse(path: Path, content: bytes) -> str:
     if len(content) > TOKEN_BYTES_MAX:
         raise TokenUnusable(path, f"is longer than {TOKEN_BYTES_MAX} bytes")
     text = content.decode("ascii", errors="replace").strip()
-    if not text:
-        raise TokenUnusable(path, "is empty")
-    if _TOKEN.fullmatch(text) is None:
-        raise TokenUnusable(path, "holds something else than one word of visible ASCII")
+    if (fault := fault_of(text)) is not None:
+        raise TokenUnusable(path, fault)
     return text
